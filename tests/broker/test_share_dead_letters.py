@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla import Consumer, ConsumerRecord
+from ottla import ConsumerRecord
 from ottla.broker import share_dead_letters
 from ottla.broker.share_dead_letters import RECORDS_MAX
 from ottla.coordination.share_partitions.share_partition_state import DeadReason
@@ -22,7 +22,8 @@ from ottla.records.builder import build_batch
 from ottla.records.layout import Codec
 from ottla.records.record import Record
 from ottla.testing.in_process_broker import InProcessBroker
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.topic_contents import first_records
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member, set_configs, set_up
 from tests.wire.world import create_topic, produce, unused_name
@@ -46,20 +47,7 @@ def connection(broker: InProcessBroker) -> Iterator[RawConnection]:
 
 
 def read(broker: InProcessBroker, topic: str, count: int) -> list[ConsumerRecord]:
-    """The first records of a topic, once there are that many."""
-    found: list[ConsumerRecord] = []
-    with Consumer(
-        topic,
-        bootstrap_servers=broker.bootstrap,
-        group_id=None,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=PATIENCE_SECONDS * 1000,
-    ) as consumer:
-        for record in consumer:
-            found.append(record)
-            if len(found) == count:
-                break
-    return found
+    return first_records(broker.bootstrap, topic, count)
 
 
 def begin(

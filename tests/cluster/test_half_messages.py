@@ -14,8 +14,8 @@ import pytest
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.queue_names import HALF_CHECK_AFTER_MS, HALF_CHECKS, HALF_ID, HALF_STATE
 from ottla.testing import BrokerCluster, BrokerHandle, ProcessBroker
-from tests.crash.topic_contents import contents, values_in
 from tests.processes import Program
+from tests.topic_contents import contents, values_in
 from tests.waiting import wait_until
 
 BROKERS: Final = 3

@@ -16,8 +16,8 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.queues.progress_records import Action, Done
 from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.queue_steps import noted, plan_of
-from tests.crash.topic_contents import values_in
 from tests.crash.watched_disk import Point, records_in
+from tests.topic_contents import values_in
 from tests.waiting import wait_until
 
 ORDERS, SILENT = "orders", "silent"

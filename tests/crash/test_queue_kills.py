@@ -21,8 +21,8 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.model.dead_letters import DeadLetter, DeadLetterHeaders, Origin, story_headers
 from tests.broker_process import BrokerProcess
 from tests.chaos.queue_clients import PARTITIONS, TOPICS, QueueClients, check
-from tests.crash.topic_contents import contents
 from tests.processes import OTTLA, Program
+from tests.topic_contents import contents
 from tests.waiting import wait_until
 
 KILLS: Final = int(os.environ.get("OTTLA_CRASH_KILLS", "8"))

@@ -19,8 +19,8 @@ from ottla.model.ids import TopicPartition
 from ottla.queues.progress_records import Action, Done
 from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.queue_steps import noted, plan_of
-from tests.crash.topic_contents import values_in
 from tests.crash.watched_disk import Point, records_in
+from tests.topic_contents import values_in
 from tests.waiting import wait_until
 
 TOPIC: Final = "orders"

@@ -5,12 +5,12 @@ Brokers are processes, and are killed with SIGKILL.
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from ottla import Consumer
+from ottla.client.values import ConsumerRecord
 from ottla.model.dead_letters import read_dead_letter
 from ottla.protocol.apis import ApiKey
 from ottla.records.builder import build_batch
@@ -18,6 +18,7 @@ from ottla.records.record import Record
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
 from tests.crash.test_share_failover import SETTINGS, ask, join
+from tests.topic_contents import first_records
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, Member, set_up
@@ -66,20 +67,8 @@ def begin(cluster: BrokerCluster) -> UUID:
     return topic_id
 
 
-def read_dead_letters(cluster: BrokerCluster, count: int) -> list[Any]:
-    found = []
-    with Consumer(
-        DEAD_LETTERS,
-        bootstrap_servers=cluster.bootstrap,
-        group_id=None,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=PATIENCE_SECONDS * 1000,
-    ) as consumer:
-        for record in consumer:
-            found.append(record)
-            if len(found) == count:
-                break
-    return found
+def read_dead_letters(cluster: BrokerCluster, count: int) -> list[ConsumerRecord]:
+    return first_records(cluster.bootstrap, DEAD_LETTERS, count)
 
 
 def test_dead_letters_survive_the_leader_that_owes_them(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ottla.client.admin.config_requests import ResourceType
 from ottla.client.admin.values import ConfigResource, NewTopic
 from ottla.client.producer.blocking_producer import Producer
 from tests.broker_process import BrokerProcess
-from tests.crash.topic_contents import values_in
+from tests.topic_contents import values_in
 from tests.waiting import wait_until
 
 ROUNDS: Final = 3

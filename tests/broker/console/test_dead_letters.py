@@ -19,8 +19,8 @@ from ottla.model.dead_letters import DeadLetter, Origin, story_headers
 from ottla.model.ids import TopicPartition
 from ottla.operations.dead_letters.letters import LetterFilter
 from ottla.testing import InProcessBroker
-from tests.broker.client.committed_records import read_committed
 from tests.broker.console.shown_form import ShownForm, check_asks_again
+from tests.topic_contents import read_committed
 from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
 

@@ -8,7 +8,6 @@ import pytest
 
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
-from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.values import ConsumerRecord
 from ottla.console.cluster.jobs import JobState
@@ -16,6 +15,7 @@ from ottla.console.services import queues
 from ottla.model.queue_names import DELAY_ID, DELAY_MS, HALF_ID, HALF_STATE, RETRY_REASON
 from ottla.testing import InProcessBroker
 from tests.broker.console.shown_form import ShownForm, check_asks_again
+from tests.topic_contents import first_records
 from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
 
@@ -45,20 +45,7 @@ def producer(broker: InProcessBroker) -> Iterator[Producer]:
 
 
 def read(broker: InProcessBroker, topic: str, count: int) -> list[ConsumerRecord]:
-    """The first records of a topic; waits for them."""
-    with Consumer(
-        topic,
-        bootstrap_servers=broker.bootstrap,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        consumer_timeout_ms=30_000,
-    ) as consumer:
-        found = []
-        for record in consumer:
-            found.append(record)
-            if len(found) == count:
-                break
-        return found
+    return first_records(broker.bootstrap, topic, count)
 
 
 def parked(console: Visitor, topic: str, queue: str) -> list[tuple[int, bytes | None]]:

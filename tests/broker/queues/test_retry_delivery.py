@@ -23,6 +23,7 @@ from ottla.model.dead_letters import DeadLetter, Origin, read_dead_letter
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
+from tests.topic_contents import first_records
 from tests.waiting import PATIENCE_SECONDS
 
 FAST = {
@@ -61,13 +62,7 @@ def consumer_of(running: InProcessBroker, topic: str, group: str = "g", **more: 
 
 
 def read(running: InProcessBroker, topic: str, count: int) -> list[ConsumerRecord]:
-    found: list[ConsumerRecord] = []
-    with Consumer(topic, bootstrap_servers=running.bootstrap, **OPTIONS) as consumer:
-        for record in consumer:
-            found.append(record)
-            if len(found) == count:
-                break
-    return found
+    return first_records(running.bootstrap, topic, count)
 
 
 def letters(running: InProcessBroker, topic: str, count: int) -> list[tuple[bytes, DeadLetter | None]]:

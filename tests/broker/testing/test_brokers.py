@@ -14,13 +14,13 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.client.admin.blocking_admin import Admin
-from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.errors import MisuseError, RetriableError
 from ottla.testing import BrokerDidNotStartError, BrokerHandle, InProcessBroker, ProcessBroker
 from ottla.testing.sparse_copy import copy_folder
 from tests.leftovers import Leftovers
+from tests.topic_contents import first_records
 
 KINDS = [InProcessBroker, ProcessBroker]
 
@@ -33,10 +33,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerHandl
 
 
 def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    with Consumer(
-        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000
-    ) as consumer:
-        return [record.value for _, record in zip(range(count), consumer, strict=False)]
+    return [record.value for record in first_records(bootstrap, topic, count)]
 
 
 def test_faults_one_after_the_other(made: BrokerHandle) -> None:

@@ -11,7 +11,7 @@ from ottla.client.values import ConsumerRecord, Header
 from ottla.model.dead_letters import DeadLetter, DeadLetterHeaders, Origin, story_headers
 from tests.broker.cli.command_scenarios import Scenario
 from tests.broker.cli.dead_letter_scenarios import SCENARIOS
-from tests.broker.client.committed_records import read_committed
+from tests.topic_contents import read_committed
 from tests.unit.cli.command_line import CommandLine
 
 REDRIVE = ("queues", "dead-letters", "redrive")
