@@ -57,7 +57,9 @@ def begin(
     name = unused_name()
     if is_enabled:
         create_topic(connection, dead_letters, errors_deadletterqueue_group_enable="true")
-    group_id, topic_id = set_up(connection, 0, name=name, errors_deadletterqueue_topic_name=dead_letters, **configs)
+    group_id, topic_id = set_up(
+        connection, 0, name=name, partitions=1, errors_deadletterqueue_topic_name=dead_letters, **configs
+    )
     records = [Record(at, 1000 + at, b"k%d" % at, each, (("colour", b"red"),)) for at, each in enumerate(values)]
     produce(connection, topic_id, build_batch(records))
     return name, group_id, topic_id

@@ -355,7 +355,6 @@ class TestBroken:
         assert ["cannot flush" in str(log.health.trouble) for log in store] == [True, False]
         assert [0, 1] == [log.recovery_point for log in store]
 
-
     def test_a_log_that_cannot_be_flushed_now_is_compacted_later(self, caplog: pytest.LogCaptureFixture) -> None:
         disk, clock = SimDisk(), SimClock()
         store = open_store(disk, config=LogConfig(cleanup_compact=True, min_cleanable_dirty_ratio=0.01), clock=clock)
