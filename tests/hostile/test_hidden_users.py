@@ -14,13 +14,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
-from ottla.security.sasl.scram import decoy_credential
+from ottla.security.sasl.scram_decoys import decoy_credential
 from ottla.security.scram_credential import ScramMechanism, make_credential, salted_password
 from tests.hostile.secured import ADMIN, SecuredProcess, authenticate_frame, handshake_frame
 from tests.wire.exchange import RawConnection, read_response
 
 MECHANISM = ScramMechanism.SHA_256
 SALT = b"a salt of twenty-six bytes"
+KAFKA_SALTS = (b"1h3kq0vn5r8sz2c7xwm4yt6pbd", b"9ga0vq3mkc5x7tz1ry8ewn2dj", b"zz81kq0vn5r8sz2c7xwm4yt6p")
 STRANGERS = [f"stranger-{number}" for number in range(60)]
 FIRST = "!first"
 """The name that is sorted before all others."""
@@ -48,13 +49,15 @@ def asked_of(broker: SecuredProcess, name: str, extension: str = "", authzid: st
     return Asked(match[1], int(match[2]))
 
 
-def set_user(broker: SecuredProcess, name: str, password: str = "secret", iterations: int = 4096) -> None:
+def set_user(
+    broker: SecuredProcess, name: str, password: str = "secret", *, iterations: int = 4096, salt: bytes = SALT
+) -> None:
     upsertion = {
         "name": name,
         "mechanism": MECHANISM.wire_type,
         "iterations": iterations,
-        "salt": SALT,
-        "salted_password": salted_password(MECHANISM, password, SALT, iterations),
+        "salt": salt,
+        "salted_password": salted_password(MECHANISM, password, salt, iterations),
     }
     alter(broker, {"upsertions": [upsertion]})
 
@@ -137,6 +140,22 @@ def test_few_strangers_change_with_a_user_of_another_kind(secured: SecuredProces
     assert len(changed) < 2 * len(STRANGERS) / 3
     delete_user(secured, "dave")
     assert before == {name: asked_of(secured, name) for name in STRANGERS}
+
+
+def test_strangers_have_salts_like_those_of_kafkas_tools(secured: SecuredProcess) -> None:
+    """Those are text: the digits to base 36 of a number of 130 bits. A salt of other bytes would be no user's."""
+    before = asked_of(secured, "bob")
+    users = [f"made-by-kafka-{number}" for number in range(3)]
+    for user, salt in zip(users, KAFKA_SALTS, strict=True):
+        set_user(secured, user, salt=salt)
+    salts = [base64.b64decode(asked_of(secured, name).salt) for name in STRANGERS]
+    texts = [salt for salt in salts if re.fullmatch(b"[0-9a-z]{22,26}", salt)]
+    assert len(STRANGERS) / 6 < len(texts) < len(STRANGERS)
+    assert max(int(text, 36) for text in texts) < 2**130
+    assert {25, 26} <= {len(text) for text in texts}
+    for user in users:
+        delete_user(secured, user)
+    assert before == asked_of(secured, "bob")
 
 
 def test_no_user_can_compute_who_is_a_stranger(secured: SecuredProcess) -> None:

@@ -14,10 +14,10 @@ from ottla.metadata.image import ClusterImage
 from ottla.security.delegation_token import token_password
 from ottla.security.principals import USER_TYPE, Principal
 from ottla.security.sasl.broker_mechanism import Identity
-from ottla.security.sasl.scram import FoundLogin, decoy_credential
+from ottla.security.sasl.scram import FoundLogin
+from ottla.security.sasl.scram_decoys import USUAL_SHAPE, CredentialShape, decoy_credential
 from ottla.security.scram_credential import (
     ITERATIONS_MIN,
-    SALT_BYTES,
     ScramCredential,
     ScramMechanism,
     make_credential,
@@ -25,7 +25,7 @@ from ottla.security.scram_credential import (
 
 _TOKENS_KEPT_MAX = 10_000
 _SHAPES_MAX = 50
-"""Of all lengths of salts and numbers of iterations that users have; each takes a microsecond for each login."""
+"""Of all shapes that credentials of users have; each takes a microsecond for each login."""
 
 
 class ScramLookup:
@@ -44,8 +44,8 @@ class ScramLookup:
         """By secret key and token id; each takes milliseconds to compute."""
         self._seen: Mapping[tuple[ScramMechanism, str], ScramCredential] | None = None
         """The users whose shapes these are."""
-        self._shapes: list[tuple[int, int]] = []
-        """Lengths of salts and numbers of iterations, the most frequent ones."""
+        self._shapes: list[CredentialShape] = []
+        """The most frequent ones."""
         self._own_secret = secrets.token_bytes(32)
         """For a metadata store that has none."""
 
@@ -80,20 +80,19 @@ class ScramLookup:
         if image.scram_credentials is not self._seen:
             self._seen = image.scram_credentials
             counts = Counter(
-                (len(each.salt), each.iterations)
+                CredentialShape.of(each)
                 for (mechanism, _), each in image.scram_credentials.items()
                 if mechanism is self._mechanism and each.iterations >= ITERATIONS_MIN
             )
             self._shapes = [shape for shape, _ in counts.most_common(_SHAPES_MAX)]
         secret = image.login_secret or self._own_secret
-        salt_bytes, iterations = self._shape_of(name, secret)
-        return decoy_credential(self._mechanism, name, secret=secret, salt_bytes=salt_bytes, iterations=iterations)
+        return decoy_credential(self._mechanism, name, secret=secret, shape=self._shape_of(name, secret))
 
-    def _shape_of(self, name: str, secret: bytes) -> tuple[int, int]:
+    def _shape_of(self, name: str, secret: bytes) -> CredentialShape:
         """If users differ, decoys do as well, or what differs from all decoys would be a user. With a new shape, only
         the decoys that take it change."""
 
-        def weight(shape: tuple[int, int]) -> bytes:
-            return hmac.digest(secret, f"shape\0{shape}\0{name}".encode(), "sha256")
+        def weight(shape: CredentialShape) -> bytes:
+            return hmac.digest(secret, f"shape\0{tuple(shape)}\0{name}".encode(), "sha256")
 
-        return max(self._shapes, key=weight, default=(SALT_BYTES, ITERATIONS_MIN))
+        return max(self._shapes, key=weight, default=USUAL_SHAPE)

@@ -6,7 +6,6 @@ the same with and without it.
 """
 
 import base64
-import hashlib
 import hmac
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -20,8 +19,6 @@ from ottla.security.sasl.scram_messages import (
     read_client_first,
 )
 from ottla.security.scram_credential import (
-    ITERATIONS_MIN,
-    SALT_BYTES,
     ScramCredential,
     ScramMechanism,
     scram_hash,
@@ -42,29 +39,6 @@ class FoundLogin(NamedTuple):
 
 FindLogin = Callable[[str, bool, int], FoundLogin]
 """By a name, whether it is the id of a delegation token, and the time in milliseconds: expired tokens do not exist."""
-
-
-def decoy_credential(
-    mechanism: ScramMechanism,
-    name: str,
-    *,
-    secret: bytes,
-    salt_bytes: int = SALT_BYTES,
-    iterations: int = ITERATIONS_MIN,
-) -> ScramCredential:
-    """A credential that no client can log in with. Equal arguments give equal credentials.
-
-    `secret` must be unknown to clients, or they could tell such credentials from others.
-    """
-    key_bytes = mechanism.key_bytes
-    seed = hmac.digest(secret, f"{mechanism.value}\0{name}".encode(), "sha512")
-    random = hashlib.shake_256(seed).digest(2 * key_bytes + salt_bytes)
-    return ScramCredential(
-        stored_key=random[:key_bytes],
-        server_key=random[key_bytes : 2 * key_bytes],
-        salt=random[2 * key_bytes :],
-        iterations=iterations,
-    )
 
 
 def _xor(one: bytes, other: bytes) -> bytes:

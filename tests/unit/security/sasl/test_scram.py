@@ -18,8 +18,9 @@ from scramp import ScramMechanism as OtherMechanism
 from ottla.security.principals import Principal
 from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.security.sasl.broker_mechanism import Identity
-from ottla.security.sasl.scram import FoundLogin, ScramLogin, decoy_credential
+from ottla.security.sasl.scram import FoundLogin, ScramLogin
 from ottla.security.sasl.scram_client import ScramClient
+from ottla.security.sasl.scram_decoys import decoy_credential
 from ottla.security.scram_credential import ScramCredential, ScramMechanism, make_credential
 
 ALICE = Principal("User", "alice")
