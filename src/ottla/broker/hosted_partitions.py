@@ -8,8 +8,8 @@ from ottla.broker.configs.config_view import ConfigView
 from ottla.broker.startup.metadata_recovery import SeenMetadata
 from ottla.env.world import World
 from ottla.metadata.image import ClusterImage
-from ottla.model.base64_ids import parse_id
-from ottla.model.ids import BrokerId
+from ottla.model.base64_ids import id_text, parse_id
+from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from ottla.replication.log_dir_moves import LogDirMoves
 from ottla.replication.lost_logs import LostLogs
 from ottla.replication.partition_table import PartitionTable
@@ -48,6 +48,12 @@ def build_partitions(
         topic = image().topics_by_id.get(parsed) if parsed is not None else None
         return topic.name if topic is not None else None
 
+    def leader_epoch(partition: TopicPartition, topic_id: str | None) -> LeaderEpoch | None:
+        topic = image().topics.get(partition.topic)
+        if topic is None or id_text(topic.id) != topic_id or partition.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition].leader_epoch
+
     logs = LogStore(
         world.disk,
         world.clock,
@@ -60,6 +66,7 @@ def build_partitions(
         on_trouble=on_trouble,
         name_of=topic_name,
         metadata_seen=SeenMetadata(image).newest,
+        leader_epoch_of=leader_epoch,
     )
     lost_logs = LostLogs(broker_id, logs, world.clock)
     partitions = PartitionTable(broker_id, image)

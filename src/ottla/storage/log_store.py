@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ottla.env.ports import Clock, Disk, Random
 from ottla.model.errors import CorruptError, InvalidTopicNameError, OttlaError, StorageError, UnknownPartitionError
-from ottla.model.ids import Offset, TopicPartition
+from ottla.model.ids import LeaderEpoch, Offset, TopicPartition
 from ottla.storage.data_dirs import names
 from ottla.storage.data_dirs.checkpoints import replace_file, write_file
 from ottla.storage.data_dirs.data_dir import DataDir
@@ -44,6 +44,8 @@ class OpeningProgress:
     bytes_scanned: int
 
 
+LeaderEpochOf = Callable[[TopicPartition, str | None], LeaderEpoch | None]
+
 NOTHING_LOST: Final = OffsetRange(Offset(0), Offset(0))
 
 
@@ -71,7 +73,8 @@ class LogStore:
 
     `config_of` returns a partition's config. `node_id` and `cluster_id` are written into new data dirs and must match
     those of existing ones. `on_trouble` is called when a log has a problem; its `health` says which. `name_of` returns
-    a topic's name by its id, `metadata_seen` the version of the metadata that the broker acts on.
+    a topic's name by its id, `metadata_seen` the version of the metadata that the broker acts on, `leader_epoch_of` the
+    leader epoch of a partition in that metadata, if its topic has this id.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class LogStore:
         on_trouble: Callable[[], None] = lambda: None,
         name_of: NameOf = lambda topic_id: None,
         metadata_seen: Callable[[], MetadataSeen | None] = lambda: None,
+        leader_epoch_of: LeaderEpochOf = lambda partition, topic_id: None,
     ) -> None:
         self.dirs = [DataDir(disk, path) for path in data_dirs]
         self.offline: dict[TopicPartition, OttlaError] = {}
@@ -115,6 +119,7 @@ class LogStore:
         self._on_trouble = on_trouble
         self._name_of = name_of
         self._metadata_seen = metadata_seen
+        self._leader_epoch_of = leader_epoch_of
         self._unseen: set[str] = set()
         """Data dirs in which the newest metadata version could not be recorded."""
         self._logs: dict[TopicPartition, Log] = {}
@@ -667,6 +672,7 @@ class LogStore:
                     is_start_lost=folder.is_ours and not are_starts_known,
                     cleaned_offset=cleaned.get(partition, Offset(0)),
                     epoch_max=EPOCH_MAX if folder.seen is None else folder.seen.newest_epoch(is_clean=folder.is_clean),
+                    leader_epoch=self._leader_epoch_of(partition, folder.identities[partition].topic_id),
                     closed=closed.get(partition),
                 ),
             )

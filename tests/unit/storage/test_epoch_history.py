@@ -5,6 +5,7 @@ import pytest
 from ottla.model.ids import LeaderEpoch, Offset
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.recovery.epoch_rebuild import epochs_agree, epochs_of
+from ottla.storage.segments.scanner import BatchEpoch
 from tests.unit.storage.rig import fill, new_log
 
 
@@ -59,21 +60,32 @@ class TestAgainstBatches:
         log = new_log()
         for epoch in (1, 3, 5):
             fill(log, 4, first=log.end_offset, epoch=LeaderEpoch(epoch))
-        assert epochs_agree(log.epochs, list(log.segments), log.start_offset)
+        assert epochs_agree(log.epochs, list(log.segments), log.start_offset, None)
         assert {1: 0, 3: 4, 5: 8} == epochs_of(list(log.segments)).starts
-        assert epochs_agree(history(e1=2, e3=4, e5=8, e9=12), list(log.segments)[1:], Offset(2))
+        assert epochs_agree(history(e1=2, e3=4, e5=8, e9=12), list(log.segments)[1:], Offset(2), None)
 
     def test_a_log_start_within_a_segment(self) -> None:
         log = new_log()
         fill(log, 4, epoch=LeaderEpoch(1))
         log.advance_start(Offset(2))
         assert {1: 2} == log.epochs.starts
-        assert epochs_agree(log.epochs, list(log.segments), log.start_offset)
-        assert not epochs_agree(log.epochs, list(log.segments), Offset(0))
+        assert epochs_agree(log.epochs, list(log.segments), log.start_offset, None)
+        assert not epochs_agree(log.epochs, list(log.segments), Offset(0), None)
 
-    @pytest.mark.parametrize("lie", [{"e0": 0}, {"e1": 0, "e3": 5}, {"e1": 0, "e3": 3}, {"e1": 0, "e4": 4}])
+    @pytest.mark.parametrize(("starts", "is_right"), [({}, False), ({"e1": 0}, False), ({"e1": 0, "e3": 4}, True)])
+    def test_the_last_batch(self, starts: dict[str, int], is_right: bool) -> None:
+        log = new_log()
+        for epoch in (1, 3):
+            fill(log, 4, first=log.end_offset, epoch=LeaderEpoch(epoch))
+        last = BatchEpoch(0, Offset(7), LeaderEpoch(3))
+        assert is_right == epochs_agree(history(**starts), list(log.segments), Offset(0), last)
+
+    @pytest.mark.parametrize(
+        "lie",
+        [{"e1": 0, "e5": 8}, {"e3": 4, "e5": 8}, {"e0": 0}, {"e1": 0, "e3": 5}, {"e1": 0, "e3": 3}, {"e1": 0, "e4": 4}],
+    )
     def test_a_lie(self, lie: dict[str, int]) -> None:
         log = new_log()
         for epoch in (1, 3, 5):
             fill(log, 4, first=log.end_offset, epoch=LeaderEpoch(epoch))
-        assert not epochs_agree(history(**lie), list(log.segments), Offset(0))
+        assert not epochs_agree(history(**lie), list(log.segments), Offset(0), None)

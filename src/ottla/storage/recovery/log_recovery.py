@@ -33,12 +33,13 @@ from ottla.storage.log import LogParts
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_files import load_producers, remove_snapshots_after, write_snapshot
 from ottla.storage.producers.producer_state import ProducerStates
-from ottla.storage.recovery.epoch_rebuild import epochs_agree, epochs_of
+from ottla.storage.recovery.epoch_rebuild import epoch_in, epochs_agree, epochs_of, restore_epoch
 from ottla.storage.recovery.transaction_rebuild import ended_segment, replay_indexed
 from ottla.storage.segments.closed_segments import ClosedLog, OffsetRange
 from ottla.storage.segments.scanner import (
     EPOCH_MAX,
     PIECE_BYTES,
+    BatchEpoch,
     BatchOrder,
     DamagedSegmentError,
     find_batch,
@@ -75,6 +76,8 @@ class Opening:
     """From the cleaner's checkpoint: below it compaction may have left gaps, whatever the config is today."""
     epoch_max: LeaderEpoch = EPOCH_MAX
     """The newest leader epoch that can have existed; a batch with a newer one has a corrupt header."""
+    leader_epoch: LeaderEpoch | None = None
+    """The partition's leader epoch in the metadata store; None if it is not known."""
     closed: ClosedLog | None = None
     """The log as it was closed; None unless Ottla shut the data dir down cleanly."""
     on_bytes: Callable[[int], None] = lambda count: None
@@ -101,10 +104,12 @@ def open_parts(opening: Opening) -> LogParts:
         )  # fmt: skip
         opening = replace(opening, start_offset=segments[0].base_offset, is_start_lost=True)
     losses = _Losses(opening.start_offset)
-    if resumed is not None and not (are_epochs_readable and epochs_agree(epochs, segments, opening.start_offset)):
-        are_epochs_readable = False
-        if epochs_of(segments).latest > opening.epoch_max:
-            resumed = None  # A batch header is corrupt; the scan finds out which.
+    last = None
+    if resumed is not None:
+        last = _with_right_epoch(opening, segments, epochs)
+        are_epochs_readable = are_epochs_readable and epochs_agree(epochs, segments, opening.start_offset, last)
+    if resumed is not None and not are_epochs_readable and epochs_of(segments).latest > opening.epoch_max:
+        resumed = None  # A batch header is corrupt; the scan finds out which.
     recovery = _Recovery(opening, segments, epochs, losses)
     producers = resumed if resumed is not None else recovery.run()
     if opening.closed is not None:
@@ -125,7 +130,7 @@ def open_parts(opening: Opening) -> LogParts:
             end = max(recovery.given_out, opening.recovery_point)
             _continue_at(opening, segments, end, producers)
     _remove_expired(opening, expired, start)
-    if not are_epochs_readable or (resumed is None and not epochs_agree(epochs, segments, start)):
+    if not are_epochs_readable or (resumed is None and not epochs_agree(epochs, segments, start, recovery.last)):
         epochs = epochs_of(segments)
         _LOGGER.warning("%s/%s contradicts the batches; rebuilt the leader epochs from them", folder, names.EPOCHS)
     epochs.truncate_from_end(end)
@@ -190,6 +195,25 @@ def _resume(opening: Opening, segments: list[Segment]) -> ProducerStates | None:
         return None
 
 
+def _with_right_epoch(opening: Opening, segments: list[Segment], epochs: EpochHistory) -> BatchEpoch | None:
+    """The last batch after a clean shutdown. If only its header contradicts the history, which was flushed after it,
+    the header is restored."""
+    segment, last = segments[-1], segments[-1].last_batch
+    if last is None:
+        return None
+    right = epochs.epoch_at(last.base_offset)
+    is_impossible = last.epoch > opening.epoch_max >= right
+    if right in (NO_LEADER_EPOCH, last.epoch) or not (
+        is_impossible or epoch_in(segments, Offset(last.base_offset - 1)) == right
+    ):
+        return last
+    place = segment.place_at(last.position)
+    if place is None or not Batch(segment.file.read_at(place.position, place.size_bytes)).crc_valid():
+        return last
+    restore_epoch(opening.disk, segment.log_path, last, right, f"{names.EPOCHS} has {right}")
+    return last._replace(epoch=right)
+
+
 def _compare(opening: Opening, closed: ClosedLog, segments: list[Segment], losses: _Losses) -> None:
     """Compares the sealed segments with the list of closed ones. The last one is compared with the recovery point."""
     found = {segment.base_offset: segment for segment in segments}
@@ -246,7 +270,14 @@ class _Recovery:
         self._segments = segments
         self._epochs = epochs
         self._losses = losses
+        self._known_epochs = EpochHistory(epochs.starts)
+        """As the file has them; flushed records are all in it."""
         self._last_epoch = NO_LEADER_EPOCH
+        self._epoch_before = NO_LEADER_EPOCH
+        self._is_first_of_epoch = False
+        self.last: BatchEpoch | None = None
+        """The last batch of the log."""
+        self._last_segment = segments[0]
         self._expected = segments[0].base_offset
         self.given_out = Offset(0)
         """Offsets below this one belong to records, even if those cannot be read."""
@@ -279,6 +310,7 @@ class _Recovery:
                 break
             if at < len(self._segments) - 1:
                 segment.seal()
+        self._restore_last()
         self.given_out = max(self.given_out, self._expected)
         self._segments[-1].resume()
         return producers
@@ -356,6 +388,9 @@ class _Recovery:
                     if problem is not None:
                         raise problem
             except DamagedSegmentError as damage:
+                if self._restore(segment, damage.position):
+                    position = damage.position
+                    continue
                 if self._is_torn_tail(segment, damage.position):
                     self._cut(segment, damage)
                     return False
@@ -372,11 +407,66 @@ class _Recovery:
             what = f"offset {batch.last_offset} is too far from the segment's base offset {segment.base_offset}"
             raise DamagedSegmentError(segment.log_path, position, what)
         segment.index_batch(batch, position)
-        if batch.leader_epoch != self._last_epoch:
-            self._last_epoch = batch.leader_epoch
+        self._is_first_of_epoch = batch.leader_epoch != self._last_epoch
+        if self._is_first_of_epoch:
+            self._epoch_before, self._last_epoch = self._last_epoch, batch.leader_epoch
             self._epochs.assign(batch.leader_epoch, batch.base_offset)
+        self.last, self._last_segment = BatchEpoch(position, batch.base_offset, batch.leader_epoch), segment
         replay_indexed(producers, batch, segment)
         self._expected = batch.next_offset
+
+    def _restore(self, segment: Segment, position: int) -> bool:
+        """Restores the leader epoch of a batch that is otherwise right, if the batches around it show what it was."""
+        if not self._opening.keeps_writes and self._expected >= self._opening.recovery_point:
+            return False
+        expected, right = self._expected, self._last_epoch
+        if right < 0:
+            right = self._known_epochs.epoch_at(expected)
+        for _ in range(2):
+            place = segment.place_at(position)
+            if place is None or place.base_offset != expected:
+                return False
+            batch = Batch(segment.file.read_at(position, place.size_bytes))
+            behind = self._epoch_behind(segment, position + place.size_bytes)
+            if batch.crc_valid() and right not in (NO_LEADER_EPOCH, batch.leader_epoch) and behind in (None, right):
+                break
+            # If the batch is right, it contradicts the next one.
+            position, expected, right = position + place.size_bytes, batch.next_offset, batch.leader_epoch
+        else:
+            return False
+        where = BatchEpoch(position, batch.base_offset, batch.leader_epoch)
+        restore_epoch(self._opening.disk, segment.log_path, where, right, f"the batches around it have {right}")
+        return True
+
+    def _epoch_behind(self, segment: Segment, position: int) -> LeaderEpoch | None:
+        """The leader epoch of the next batch; None at the end of the log."""
+        rest = self._segments[self._segments.index(segment) + 1 :]
+        for each, at in ((segment, position), *((each, 0) for each in rest)):
+            if at < each.size_bytes:
+                return each.following(at)[1]
+        return None
+
+    def _restore_last(self) -> None:
+        """Restores the leader epoch of the last batch if it is the only one of its epoch, and the history that was
+        flushed after it, or the metadata store, does not know that epoch."""
+        last, opening = self.last, self._opening
+        if last is None or not self._is_first_of_epoch:
+            return
+        before = (
+            self._epoch_before if self._epoch_before >= 0 else epoch_in(self._segments, Offset(last.base_offset - 1))
+        )
+        known = self._known_epochs.epoch_at(last.base_offset)
+        if before in (None, NO_LEADER_EPOCH, last.epoch):
+            return
+        if last.base_offset < opening.recovery_point and known == before:
+            witness = f"{names.EPOCHS} has {known}"
+        elif opening.leader_epoch is not None and last.epoch > opening.leader_epoch:
+            witness = f"the metadata store has {opening.leader_epoch}"
+        else:
+            return
+        restore_epoch(opening.disk, self._last_segment.log_path, last, before, witness)
+        self._epochs.truncate_from_end(last.base_offset)
+        self.last = last._replace(epoch=before)
 
     def _is_torn_tail(self, segment: Segment, position: int) -> bool:
         """Whether a crash can have left the bytes at this position, so that the log ends before them."""

@@ -44,6 +44,14 @@ class Piece(NamedTuple):
     """The position in the file behind the last batch."""
 
 
+class BatchEpoch(NamedTuple):
+    """The leader epoch in the header of the batch at a position of its segment."""
+
+    position: int
+    base_offset: Offset
+    epoch: LeaderEpoch
+
+
 class BatchOrder:
     """Follows the batches of one segment and finds where their offsets or leader epochs decrease.
 

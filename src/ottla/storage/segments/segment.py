@@ -18,7 +18,15 @@ from ottla.records.layout import HEADER_BYTES
 from ottla.storage.data_dirs import names
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segments.offset_index import OffsetIndex, OffsetPosition
-from ottla.storage.segments.scanner import EPOCH_MAX, BatchOrder, DamagedSegmentError, Piece, find_batch, scan_file
+from ottla.storage.segments.scanner import (
+    EPOCH_MAX,
+    BatchEpoch,
+    BatchOrder,
+    DamagedSegmentError,
+    Piece,
+    find_batch,
+    scan_file,
+)
 from ottla.storage.segments.search import find_batch_header
 from ottla.storage.segments.time_index import TimeIndex, TimestampOffset
 from ottla.storage.segments.transaction_index import TransactionIndex
@@ -85,6 +93,7 @@ class Segment:
         "holes",
         "in_use",
         "is_new",
+        "last_batch",
         "limit_offset",
         "next_offset",
         "offset_index",
@@ -113,6 +122,8 @@ class Segment:
         self.next_offset = base_offset
         self.limit_offset: Offset | None = None
         """Where the next segment begins, if there is one: all offsets of this segment are below."""
+        self.last_batch: BatchEpoch | None = None
+        """The last batch when the end was last looked for."""
         self.closed_at: Offset | None = None
         """Where it ended at the clean shutdown before it was opened, if it is the last of its log."""
         self.size_bytes = 0
@@ -580,7 +591,9 @@ class Segment:
         start = self._start_of_walk(Offset(self.base_offset + RELATIVE_OFFSET_MAX))
         next_offset = self.base_offset
         for piece in self.batches(start.position, self.size_bytes):
-            next_offset = piece.batches[-1].next_offset
+            last = piece.batches[-1]
+            next_offset = last.next_offset
+            self.last_batch = BatchEpoch(piece.position + last.position, last.base_offset, last.leader_epoch)
         return next_offset
 
     def _indexed_start(self, offset: Offset) -> OffsetPosition:

@@ -9,13 +9,14 @@ import logging
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 
 from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 from ottla.records.batch import Batch, scan
 from ottla.records.decode import decode_records
-from ottla.records.layout import Marker
+from ottla.records.layout import LEADER_EPOCH_AT, Marker
 from ottla.sim.disk import SimDisk
 from ottla.storage.data_dirs import names
 from ottla.storage.data_dirs.checkpoints import encode_offsets
@@ -296,6 +297,70 @@ class TestSnapshots:
         others = [each for each in image if each.startswith(OTHER) and each.endswith(names.SNAPSHOT)]
         for other in others:
             check({**image, newest: image[other]}, newest if is_clean else None, caplog)
+
+
+class TestLeaderEpochs:
+    PATH = f"{FOLDER}/{names.EPOCHS}"
+    EPOCHS = {3: 2, 5: 10}  # noqa: RUF012
+
+    def check(self, image: Image, told: str | None, caplog: pytest.LogCaptureFixture, **store: Any) -> None:
+        check(image, told, caplog)
+        assert self.EPOCHS == open_store(disk_of(image), **store).get(P0).epochs.starts
+
+    def test_damaged_or_missing(self, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, older = written(is_clean=is_clean)
+        other = image[f"{OTHER}/{names.EPOCHS}"]
+        assert older[self.PATH] != image[self.PATH] != other
+        emptied = [b"", b"0\n0\n", b"0\n1\n5 10\n", b"0\n1\n3 0\n", b"0\n3\n3 2\n4 8\n5 10\n"]
+        for content in (*emptied, older[self.PATH], other, *with_digits_changed(image[self.PATH])):
+            # Below the log start it makes no difference where an epoch began.
+            told = None if content in (b"0\n2\n3 0\n5 10\n", b"0\n2\n3 1\n5 10\n") else self.PATH
+            self.check({**image, self.PATH: content}, told, caplog)
+        self.check({each: content for each, content in image.items() if each != self.PATH}, self.PATH, caplog)
+
+    @pytest.mark.parametrize("bit", [0, 1, 2, 3, 9, 20, 31])
+    def test_flipped_in_the_last_batch(self, is_clean: bool, bit: int, caplog: pytest.LogCaptureFixture) -> None:
+        """Its checksum does not cover the leader epoch, so that the record itself is right."""
+        image, _ = written(is_clean=is_clean)
+        path = max(log_files(image))
+        image = {**image, path: flipped(image[path], self.last_epoch_at(image[path]) + 3 - bit // 8, bit % 8)}
+        log = open_store(disk_of(image)).get(P0)
+        assert (truth()[1], None, self.EPOCHS) == (log.end_offset, log.health.damage, log.epochs.starts)
+        (line,) = (each for each in caplog.messages if path in each)
+        assert line.endswith("; restored leader epoch 5")
+        log.advance_high_watermark(log.end_offset)
+        assert truth()[0] == committed_values(log)
+
+    @pytest.mark.parametrize("bit", [0, 1, 2, 3, 9, 20, 31])
+    def test_flipped_in_a_batch_that_was_not_flushed(self, bit: int, caplog: pytest.LogCaptureFixture) -> None:
+        """The metadata store knows the newest epoch of the partition."""
+        disk = SimDisk()
+        store = open_store(disk)
+        fill(store.create(P0), 3)
+        image = image_of(disk.kill())
+        path = max(log_files(image))
+        image = {**image, path: flipped(image[path], self.last_epoch_at(image[path]) + 3 - bit // 8, bit % 8)}
+        store = open_store(disk_of(image), leader_epoch_of=lambda partition, topic_id: LeaderEpoch(3))
+        log = store.get(P0)
+        assert (3, None, {3: 0}) == (log.end_offset, log.health.damage, log.epochs.starts)
+        (line,) = (each for each in caplog.messages if path in each)
+        assert line.endswith("; restored leader epoch 3")
+
+    def test_flipped_in_a_batch_between_others(self, caplog: pytest.LogCaptureFixture) -> None:
+        disk = SimDisk()
+        store = open_store(disk)
+        fill(store.create(P0), 3)
+        image = image_of(disk.kill())
+        path = max(log_files(image))
+        for bit in range(32):
+            content = flipped(image[path], 79 + LEADER_EPOCH_AT + 3 - bit // 8, bit % 8)
+            log = open_store(disk_of({**image, path: content})).get(P0)
+            assert (3, None, {3: 0}) == (log.end_offset, log.health.damage, log.epochs.starts)
+
+    @staticmethod
+    def last_epoch_at(content: bytes) -> int:
+        batches, _, _ = scan(content)
+        return batches[-1].position + LEADER_EPOCH_AT
 
 
 def test_the_first_segment_is_missing_before_any_checkpoint_was_written(caplog: pytest.LogCaptureFixture) -> None:
