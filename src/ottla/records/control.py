@@ -1,4 +1,4 @@
-"""Control batches: transaction markers, and the progress that queues note in their own logs.
+"""Control batches: transaction markers, the progress that queues note in their own logs, and ends of gaps.
 
 Covers their bytes only. When a marker is written and what it means for readers is decided in `storage` and
 `coordination`; what progress is, in `queues`.
@@ -21,6 +21,9 @@ MARKER_BYTES: Final = 78
 PROGRESS_TYPE: Final = 100
 """The type of control records in which a queue notes its progress. Kafka has none of this number: its clients skip
 control batches, whatever their type."""
+
+_GAP_TYPE: Final = 101
+"""The type of the control record behind records that are lost."""
 
 _VERSION: Final = 0
 _KEY: Final = Struct(">hh")
@@ -80,6 +83,13 @@ def progress_batch(values: Sequence[bytes], timestamp: int) -> bytearray:
     key = _KEY.pack(_VERSION, PROGRESS_TYPE)
     for value in values:
         builder.append(timestamp, key, value)
+    return bytearray(builder.build())
+
+
+def gap_batch(timestamp: int, *, base_offset: int, leader_epoch: int) -> bytearray:
+    """A control batch behind records that are lost, so that consumers that wait before them continue."""
+    builder = BatchBuilder(control=True, base_offset=base_offset, leader_epoch=leader_epoch)
+    builder.append(timestamp, _KEY.pack(_VERSION, _GAP_TYPE), b"")
     return bytearray(builder.build())
 
 

@@ -153,6 +153,7 @@ class LostLogs:
         log = self._store.find(name)
         if record.replicas == (self._me,):
             if log is not None and lost.end_offset > log.end_offset:
+                log.lost = (*log.lost, OffsetRange(log.end_offset, lost.end_offset))
                 log.roll(self._clock.now_ms(), base_offset=lost.end_offset)
                 log.flush()
             _LOGGER.error(

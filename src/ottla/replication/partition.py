@@ -205,6 +205,7 @@ class Partition:
         """
         log = self.log
         log.epochs.assign(leader.leader_epoch, log.end_offset)
+        log.end_gap(leader_epoch=leader.leader_epoch, now=self._clock.now_ms())
         self._carry_out(self._state.become_leader(leader, end_offset=log.end_offset, flush_is_due=log.flush_is_due))
 
     def become_follower(self, follower: FollowerState) -> None:

@@ -34,7 +34,7 @@ from ottla.model.ids import (
 )
 from ottla.model.invariants import violated
 from ottla.records.batch import Batch, scan
-from ottla.records.control import marker_batch
+from ottla.records.control import gap_batch, marker_batch
 from ottla.records.layout import Marker, TimestampType
 from ottla.storage.append_group import AppendGroup
 from ottla.storage.batch_validation import validate
@@ -366,6 +366,17 @@ class Log:
         if isinstance(results[0], OttlaError):
             raise results[0]
         return appended
+
+    def end_gap(self, *, leader_epoch: LeaderEpoch, now: TimestampMs) -> None:
+        """If the last records of the log are lost, appends a control batch behind them, as the leader.
+
+        Without it, consumers before the lost records would never reach the end of the log, until something is produced.
+        """
+        if self.health.failure is not None or self.readable_end == self.end_offset:
+            return
+        group, results = AppendGroup(self.end_offset, 0), list[Appended | OttlaError]()
+        group.add(Batch(gap_batch(now, base_offset=self.end_offset, leader_epoch=leader_epoch)))
+        self._write(group, results)
 
     def append_as_follower(self, run: memoryview, *, now: TimestampMs) -> int:
         """Appends batches as the leader sent them, with their offsets and epochs; returns how many.

@@ -1,5 +1,6 @@
 """Three replicas, one of which finds a damaged small file: no record is deleted anywhere, and the file is named."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -7,10 +8,15 @@ import pytest
 
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.topic_requests import delete_records_of
-from ottla.model.ids import TopicPartition
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.model.ids import Offset, TopicPartition
+from ottla.records.batch import scan
+from ottla.records.layout import LEADER_EPOCH_AT
 from ottla.storage.data_dirs import names
+from ottla.storage.data_dirs.checkpoints import encode_offsets
 from tests.broker.replicated import ReplicatedBrokers
 from tests.broker.test_replication import read_all
+from tests.waiting import PATIENCE_SECONDS
 
 VALUES = [b"value %d " % number + bytes(10_000) for number in range(300)]
 T0 = TopicPartition("t", 0)
@@ -70,6 +76,53 @@ async def test_a_log_start_in_one_file_deletes_nothing(
         assert VALUES[START:] == await read_all(brokers, "t", len(VALUES) - START)
         for number in range(3):
             assert segments <= {each.name for each in brokers.data(number).glob("t-0/*.log")}
+
+
+@pytest.mark.parametrize("name", [names.HIGH_WATERMARKS, names.RECOVERY_POINTS])
+async def test_a_consumer_before_lost_records_reaches_the_end(tmp_path: Path, name: str) -> None:
+    """The checkpoint is of a newer copy of the only replica, whose last records are lost; nothing is produced."""
+    async with ReplicatedBrokers(tmp_path, {"min.insync.replicas": "1"}, count=1) as brokers:
+        await brokers.make_topic("t", replicas=1)
+        await brokers.send("t", VALUES[:5])
+        await brokers.stop(0)
+        path = brokers.data(0) / name
+        path.write_bytes(encode_offsets({T0: Offset(9)}))
+        await brokers.start(0)
+        async with AsyncConsumer(bootstrap_servers=brokers.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([T0])
+            found: list[bytes | None] = []
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while await consumer.position(T0) < (await consumer.end_offsets([T0]))[T0]:
+                    for records in (await consumer.poll(timeout_ms=100)).values():
+                        found += [record.value for record in records]
+        assert (VALUES[:5], 10) == (found, brokers.copies("t")[0].end_offset)
+
+
+@pytest.mark.parametrize("bit", [0, 3])
+@pytest.mark.parametrize("lost", [(), (names.RECOVERY_POINTS, names.EPOCHS)])
+async def test_a_flipped_leader_epoch_in_the_last_batch_stops_no_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bit: int, lost: tuple[str, ...]
+) -> None:
+    """After a kill, before or after the batch was flushed: it is not the metadata store that is older."""
+    async with ReplicatedBrokers(tmp_path, {"min.insync.replicas": "1"}, count=1) as brokers:
+        await brokers.make_topic("t", replicas=1)
+        for value in VALUES[:5]:
+            await brokers.send("t", [value])
+        epoch = brokers.copies("t")[0].leader_epoch
+        await brokers.stop(0)
+        data = brokers.data(0)
+        (path,) = data.glob("t-0/*.log")
+        content = bytearray(path.read_bytes())
+        content[scan(bytes(content))[0][-1].position + LEADER_EPOCH_AT + 3] ^= 1 << bit
+        path.write_bytes(content)
+        for each in (names.CLEAN_SHUTDOWN, *lost):
+            (data / ("t-0" if each == names.EPOCHS else "") / each).unlink()
+        await brokers.start(0)
+        await brokers.wait_in_sync("t")
+        assert VALUES[:5] == await read_all(brokers, "t", 5)
+        assert [
+            each for each in caplog.messages if f"{path}, byte" in each and f"restored leader epoch {epoch}" in each
+        ]
 
 
 async def test_a_huge_log_start_of_the_only_replica(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

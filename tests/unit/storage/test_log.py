@@ -17,11 +17,13 @@ from ottla.model.errors import (
 from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 from ottla.model.invariants import InvariantViolation
 from ottla.records.batch import Batch, scan
+from ottla.records.control import read_marker
 from ottla.records.layout import Marker, TimestampType
 from ottla.sim.disk import SimDisk
 from ottla.sim.handles import SimFile
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.segments.closed_segments import OffsetRange
 from ottla.storage.segments.offset_index import OffsetIndex, OffsetPosition
 from tests.unit.storage.rig import (
     CONFIG,
@@ -155,6 +157,24 @@ class TestRolling:
         log = new_log()
         log.roll(NOW)
         assert [0] == bases(log)
+
+
+class TestTheEndOfAGap:
+    def test_a_control_batch_follows_lost_records(self) -> None:
+        log = new_log()
+        fill(log, 3)
+        log.end_gap(leader_epoch=EPOCH, now=NOW)
+        assert 3 == log.end_offset
+        log.lost = (OffsetRange(Offset(3), Offset(9)),)
+        log.roll(NOW, base_offset=Offset(9))
+        assert (3, 9) == (log.readable_end, log.end_offset)
+        for _ in range(2):
+            log.end_gap(leader_epoch=EPOCH, now=NOW)
+            assert (10, 10) == (log.readable_end, log.end_offset)
+        log.advance_high_watermark(log.end_offset)
+        (stored,) = read_from(log, 3)
+        assert (9, 9, True) == (stored.base_offset, stored.last_offset, Batch(stored.content).is_control)
+        assert (0, None) == (len(log.producers), read_marker(Batch(stored.content)))
 
 
 class TestFollowing:
