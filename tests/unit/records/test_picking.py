@@ -3,7 +3,7 @@
 from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.model.errors import CorruptBatchError, MisuseError, OttlaError
@@ -142,6 +142,7 @@ def test_an_emptied_batch_makes_an_empty_block(codec: Codec) -> None:
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=20), st.integers(0, 20_000), st.integers(0, 100))
+@example([0, 0, 0], 20_000, 0)
 def test_what_fits_certainly_fits(sizes: list[int], bytes_max: int, added: int) -> None:
     blocks = [simple_block(10 * at, 1, value=b"x" * size) for at, size in enumerate(sizes)]
     offsets = array("q", range(0, 10 * len(sizes), 10))
