@@ -128,10 +128,11 @@ async def test_no_further_records_are_fetched_while_the_program_works_on_some(tm
 async def test_records_whose_lock_timed_out_while_they_waited_are_not_returned(tmp_path: Path) -> None:
     async with consuming(tmp_path, b"a", b"b", lock_ms=1_000, max_poll_records=1) as (_, consumer):
         now = asyncio.get_running_loop().time
-        assert [(b"a", 1)] == counted(await consumer.poll(FOREVER_MS))
+        ((value, count),) = counted(await consumer.poll(FOREVER_MS))
         deadline = now() + 1.0
         await until(lambda: now() > deadline)
-        assert [(b"a", 2)] == counted(await consumer.poll(FOREVER_MS))
+        ((again, later_count),) = counted(await consumer.poll(FOREVER_MS))
+        assert (b"a", b"a", True) == (value, again, later_count > count), "a stalled machine may lose more locks"
 
 
 async def test_records_of_a_lost_session_are_not_returned(tmp_path: Path) -> None:
