@@ -232,3 +232,19 @@ def test_what_is_decompressed_is_charged_to_the_produce_quota(broker: BrokerProc
             connection.send(produce_frame(topic_id, (0, content), client_id=b"charged"))
             _, response = read_response(ApiKey.PRODUCE, VERSION, connection.receive())
             assert is_throttled == (response.throttle_time > timedelta(0))
+
+
+def test_searches_by_time(broker: BrokerProcess) -> None:
+    """In batches of millions of records, and of one large record."""
+    name = unused_name()
+    with RawConnection(broker.address) as connection:
+        topic_id = create_topic(connection, name, PARTITIONS, max_message_bytes=str(16 * MEBIBYTE))
+        for index in range(PARTITIONS):
+            content = large_batch(Codec.ZSTD) if index else many_records(Codec.ZSTD, 5_000_000)
+            assert ErrorCode.none is send(connection, topic_id, (index, content))[0].error_code
+        with quiet_client(broker):
+            for timestamp, expected in ((TIMESTAMP, TIMESTAMP), (-3, TIMESTAMP), (TIMESTAMP + 1, -1)):
+                parts = [{"partition_index": index, "timestamp": timestamp} for index in range(PARTITIONS)]
+                values = {"replica_id": -1, "topics": [{"name": name, "partitions": parts}]}
+                (topic,) = connection.ask_newest(ApiKey.LIST_OFFSETS, values).topics
+                assert [expected] * PARTITIONS == [part.timestamp for part in topic.partitions]

@@ -19,7 +19,14 @@ from typing import Final
 from msgspec import Struct
 
 from ottla.env.ports import Disk
-from ottla.model.errors import CorruptBatchError, CorruptError, OffsetOutOfRangeError, OttlaError, StorageError
+from ottla.model.errors import (
+    CorruptBatchError,
+    CorruptError,
+    DecompressionLimitError,
+    OffsetOutOfRangeError,
+    OttlaError,
+    StorageError,
+)
 from ottla.model.ids import (
     NO_OFFSET,
     NO_PRODUCER_ID,
@@ -35,7 +42,9 @@ from ottla.model.ids import (
 from ottla.model.invariants import violated
 from ottla.records.batch import Batch, scan
 from ottla.records.control import gap_batch, marker_batch
+from ottla.records.decode import find_time
 from ottla.records.layout import Marker, TimestampType
+from ottla.records.payload import INLINE_BYTES_MAX, InBackground
 from ottla.storage.append_group import AppendGroup
 from ottla.storage.batch_validation import validate
 from ottla.storage.data_dirs import names
@@ -50,7 +59,7 @@ from ottla.storage.producers.refused_batches import RefusedBatches
 from ottla.storage.segments.closed_segments import ClosedLog, OffsetRange
 from ottla.storage.segments.scanner import DamagedSegmentError
 from ottla.storage.segments.segment import RELATIVE_OFFSET_MAX, FileRange, Segment
-from ottla.storage.segments.segment_list import SegmentList
+from ottla.storage.segments.segment_list import SegmentList, run_search
 from ottla.storage.segments.time_index import TimestampOffset
 from ottla.storage.segments.transaction_index import AbortedTransaction
 
@@ -475,13 +484,38 @@ class Log:
         """The first record with at least this timestamp."""
         self.check_usable()
         with self._disk_errors(f"find timestamp {timestamp}"):
-            return self.segments.find_timestamp(timestamp, self.start_offset)
+            return run_search(self.segments.find_timestamp(timestamp, self.start_offset))
 
     def largest_timestamp(self) -> TimestampOffset | None:
         """The first record with the log's largest timestamp."""
         self.check_usable()
         with self._disk_errors("find the largest timestamp"):
-            return self.segments.largest_timestamp(self.start_offset)
+            return run_search(self.segments.largest_timestamp(self.start_offset))
+
+    async def search_time(self, timestamp: TimestampMs | None, in_background: InBackground) -> TimestampOffset | None:
+        """`find_timestamp`, or for None `largest_timestamp`. Looks in the background into batches that decompress to
+        much."""
+        while True:
+            self.check_usable()
+            with self._disk_errors("search by time"):
+                start, first, truncations = self.start_offset, self.segments[0], self.truncations
+                if timestamp is None:
+                    search = self.segments.largest_timestamp(start)
+                else:
+                    search = self.segments.find_timestamp(timestamp, start)
+                try:
+                    look = next(search)
+                    while True:
+                        try:
+                            found = find_time(*look, limit=INLINE_BYTES_MAX)
+                        except DecompressionLimitError:
+                            found = await in_background(find_time, *look)
+                            if self.segments[0] is not first or self.truncations != truncations:
+                                break  # The segments are others by now.
+                        look = search.send(found)
+                except StopIteration as end:
+                    result: TimestampOffset | None = end.value
+                    return result
 
     # Truncating
 

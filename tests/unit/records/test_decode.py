@@ -8,10 +8,10 @@ from ottla.model.errors import BatchTooLargeError, CorruptBatchError, Unsupporte
 from ottla.records.batch import Batch
 from ottla.records.builder import build_batch
 from ottla.records.columns import decode
-from ottla.records.decode import decode_records
+from ottla.records.decode import decode_records, find_time
 from ottla.records.layout import ATTRIBUTES_AT, COUNT_AT, LAST_OFFSET_DELTA_AT, Codec
 from ottla.records.record import Record
-from tests.unit.records.record_strategies import broken, with_payload
+from tests.unit.records.record_strategies import broken, record_lists, with_payload
 
 RECORDS = [Record(40, 1, b"key", b"value", (("h", b"x"),)), Record(41, 2, None, b"w")]
 BATCH = build_batch(RECORDS)
@@ -125,3 +125,17 @@ def test_header_keys_that_are_not_text_are_shown_with_replacements(key: bytes) -
     headers = decode(data).headers
     assert headers is not None
     assert expected == bytes(headers.keys.data).decode()
+
+
+@given(record_lists(), st.sampled_from(Codec), st.data())
+def test_a_search_by_time_finds_the_record_that_is_decoded_first(
+    records: list[Record], codec: Codec, data: st.DataObject
+) -> None:
+    batch = Batch(build_batch(records, codec=codec))
+    decoded = decode_records(batch)
+    start = data.draw(st.sampled_from([record.offset for record in decoded])) + data.draw(st.integers(-1, 1))
+    timestamp = data.draw(st.sampled_from([record.timestamp for record in decoded])) + data.draw(st.integers(-1, 1))
+    behind = [(record.timestamp, record.offset) for record in decoded if record.offset >= start]
+    late = [found for found in behind if found[0] >= timestamp]
+    assert (late[0] if late else None) == find_time(batch, start, timestamp)
+    assert max(behind, key=lambda found: found[0], default=None) == find_time(batch, start)

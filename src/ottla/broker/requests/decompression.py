@@ -11,7 +11,7 @@ look into, since a gate runs on the event loop: here is counted what their batch
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from ottla.env.ports import Clock, Disk
 from ottla.model.error_codes import ErrorCode
@@ -24,6 +24,9 @@ from ottla.records.compression import DECOMPRESSED_BYTES_MAX
 from ottla.replication.partition import Partition
 from ottla.storage.batch_validation import is_malformed, validate_ahead
 from ottla.transport.connection import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 ROUND_BYTES_MAX: Final = 4 * 1024 * 1024
 """Decompressed in one round of the event loop, before other requests are served: some milliseconds."""
@@ -220,6 +223,11 @@ class Decompression:
         finally:
             # Not taken by a connection that is muted: it is done again when the throttle time is over.
             self._done.pop(request, None)
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a function in a thread that decompresses a batch, one at a time."""
+        async with self._thread:
+            return await self._disk.in_background(function, *args, **kwargs)
 
     async def close(self) -> None:
         """Cancels what is still to be decompressed."""

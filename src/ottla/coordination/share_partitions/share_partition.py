@@ -180,7 +180,7 @@ class SharePartition:
         settings = self._settings_of(self.key.group_id)
         start_offset = read.start_offset
         if start_offset == NOT_SET:
-            start_offset = self._first_offset(settings)
+            start_offset = await self._first_offset(settings)
             # Stored at once: another leader must not choose again, and skip what was produced in between.
             outcome = await self._write((), start_offset, 0)
             if outcome.error is not ErrorCode.NONE:
@@ -190,7 +190,7 @@ class SharePartition:
         self._dead_letters.add(self._state.take_dead_letters())
         self._state.on_log_start(self.partition.start_offset)
 
-    def _first_offset(self, settings: SharePartitionSettings) -> int:
+    async def _first_offset(self, settings: SharePartitionSettings) -> int:
         partition = self.partition
         leader = partition.leader
         if leader is None:
@@ -202,7 +202,8 @@ class SharePartition:
                 ShareOutcome(ErrorCode.LEADER_NOT_AVAILABLE, "The followers of a new leader have not caught up.")
             )
         if settings.reset_age_ms is not None:
-            found = partition.log.find_timestamp(TimestampMs(max(self._clock.now_ms() - settings.reset_age_ms, 0)))
+            oldest = TimestampMs(max(self._clock.now_ms() - settings.reset_age_ms, 0))
+            found = await partition.log.search_time(oldest, self._disk.in_background)
             if found is not None:
                 return min(found.offset, partition.high_watermark)
         return partition.high_watermark

@@ -4,13 +4,13 @@ The last segment is the active one. The bounds that consumers see (start, high w
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from ottla.env.ports import Disk
 from ottla.model.errors import MisuseError
-from ottla.model.ids import NO_TIMESTAMP, QUEUE_PRODUCER_BIT, Offset, TimestampMs
+from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from ottla.records.batch import Batch
-from ottla.records.decode import decode_records
+from ottla.records.decode import find_time
 from ottla.storage.data_dirs import names
 from ottla.storage.producers.producer_snapshot import EndedSegment
 from ottla.storage.recovery.transaction_rebuild import ended_segment, sound_transaction_index
@@ -75,29 +75,30 @@ class SegmentList:
             return segment.read(place, max_bytes, self._position_below(at, upper))
         return None
 
-    def find_timestamp(self, timestamp: TimestampMs, start: Offset) -> TimestampOffset | None:
+    def find_timestamp(self, timestamp: TimestampMs, start: Offset) -> "TimeSearch":
         """The first record at or behind `start` with at least this timestamp."""
         for segment in self.from_offset(start):
             if segment.largest.timestamp < timestamp:
                 continue
             place = segment.locate_timestamp(timestamp, start)
             while place is not None:
-                for found in _timestamps(_load(segment, place)):
-                    if found.timestamp >= timestamp and found.offset >= start:
-                        return found
+                found = yield _load(segment, place), start, timestamp
+                if found is not None:
+                    return TimestampOffset(TimestampMs(found[0]), Offset(found[1]))
                 place = segment.locate(Offset(place.last_offset + 1), timestamp)
         return None
 
-    def largest_timestamp(self, start: Offset) -> TimestampOffset | None:
+    def largest_timestamp(self, start: Offset) -> "TimeSearch":
         """The first record at or behind `start` with the largest timestamp of all."""
         first, *rest = self.from_offset(start)
         largest = max(first.largest.timestamp, *(segment.largest.timestamp for segment in rest), NO_TIMESTAMP)
-        found = None if largest == NO_TIMESTAMP else self.find_timestamp(largest, start)
+        found = None if largest == NO_TIMESTAMP else (yield from self.find_timestamp(largest, start))
         if found is not None or largest == NO_TIMESTAMP:
             return found
         # Only records before the start have it, so that the largest timestamp of the first segment is of no use.
-        largest = max(_largest_behind(first, start), *(segment.largest.timestamp for segment in rest), NO_TIMESTAMP)
-        return None if largest == NO_TIMESTAMP else self.find_timestamp(largest, start)
+        behind = yield from _largest_behind(first, start)
+        largest = max(behind, *(segment.largest.timestamp for segment in rest), NO_TIMESTAMP)
+        return None if largest == NO_TIMESTAMP else (yield from self.find_timestamp(largest, start))
 
     def aborted_transactions(
         self, start: Offset, upper: Offset, found: FileRange | None = None
@@ -217,15 +218,7 @@ def _load(segment: Segment, place: BatchPlace) -> Batch:
     return Batch(segment.file.read_at(place.position, place.size_bytes))
 
 
-def _timestamps(batch: Batch) -> Iterator[TimestampOffset]:
-    """The time of each record of a batch: that of its delivery if a queue delivered it."""
-    delivered_ms = batch.max_timestamp if batch.producer_id >= QUEUE_PRODUCER_BIT else None
-    for record in decode_records(batch):
-        time_ms = TimestampMs(record.timestamp) if delivered_ms is None else delivered_ms
-        yield TimestampOffset(time_ms, Offset(record.offset))
-
-
-def _largest_behind(segment: Segment, start: Offset) -> TimestampMs:
+def _largest_behind(segment: Segment, start: Offset) -> Generator["TimeLook", "TimeFound", TimestampMs]:
     """The largest timestamp of a segment's records at or behind `start`; only the batch that contains it is decoded."""
     largest = NO_TIMESTAMP
     place = segment.locate(start)
@@ -233,7 +226,28 @@ def _largest_behind(segment: Segment, start: Offset) -> TimestampMs:
         if place.base_offset >= start:
             largest = max(largest, place.max_timestamp)
         else:
-            times = [found.timestamp for found in _timestamps(_load(segment, place)) if found.offset >= start]
-            largest = max(largest, *times, NO_TIMESTAMP)
+            found = yield _load(segment, place), start, None
+            if found is not None:
+                largest = max(largest, TimestampMs(found[0]))
         place = segment.locate(Offset(place.last_offset + 1))
     return largest
+
+
+# Searches by time, which look into batches
+
+TimeLook = tuple[Batch, Offset, TimestampMs | None]
+"""What `find_time` takes."""
+TimeFound = tuple[int, int] | None
+TimeSearch = Generator[TimeLook, TimeFound, TimestampOffset | None]
+"""Yields what must be looked for in a batch, and goes on with what was found there."""
+
+
+def run_search(search: TimeSearch) -> TimestampOffset | None:
+    """Runs it at once."""
+    try:
+        look = next(search)
+        while True:
+            look = search.send(find_time(*look))
+    except StopIteration as end:
+        result: TimestampOffset | None = end.value
+        return result

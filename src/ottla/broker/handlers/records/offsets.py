@@ -51,7 +51,7 @@ _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _SEARCHES_AT_ONCE: Final = 32
-"""A search by time reads and unpacks a batch; after this many, other work may run."""
+"""A search by time reads a batch, and decompresses a small one; after this many, other work may run."""
 
 
 class _UnknownTimestampError(OttlaError):
@@ -100,7 +100,9 @@ async def list_offsets(services: Services, context: RequestContext, request: Lis
                 upper = _upper_bound(partition, request.replica_id, request.isolation_level)
                 if request.replica_id == _CONSUMER and part.timestamp not in (_EARLIEST, _EARLIEST_LOCAL):
                     _check_end_known(partition, context.version)
-                partitions.append(_listed(part, ErrorCode.NONE, _find(partition, part.timestamp, upper)))
+                partitions.append(
+                    _listed(part, ErrorCode.NONE, await _find(services, partition, part.timestamp, upper))
+                )
             except OttlaError as error:
                 partitions.append(_listed(part, services.repairs.code_of(error, *place), _NOT_FOUND))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
@@ -131,11 +133,12 @@ def _check_end_known(partition: Partition, version: int) -> None:
         raise unknown(f"{partition.topic}-{partition.index} has a new leader, whose followers have not caught up")
 
 
-def _find(partition: Partition, timestamp: int, upper: Offset) -> _Found:
-    search = _BOUNDS.get(timestamp)
-    if search is not None:
-        return search(partition, upper)
-    return _seen(partition, partition.log.find_timestamp(TimestampMs(timestamp)), upper)
+async def _find(services: Services, partition: Partition, timestamp: int, upper: Offset) -> _Found:
+    bound = _BOUNDS.get(timestamp)
+    if bound is not None:
+        return bound(partition, upper)
+    wanted = None if timestamp == _MAX_TIMESTAMP else TimestampMs(timestamp)
+    return _seen(partition, await partition.log.search_time(wanted, services.decompression.run), upper)
 
 
 def _latest(partition: Partition, upper: Offset) -> _Found:
@@ -147,10 +150,6 @@ def _earliest(partition: Partition, upper: Offset) -> _Found:
     return _Found(start, NO_TIMESTAMP, _epoch_at(partition, start))
 
 
-def _max_timestamp(partition: Partition, upper: Offset) -> _Found:
-    return _seen(partition, partition.log.largest_timestamp(), upper)
-
-
 def _nowhere(partition: Partition, upper: Offset) -> _Found:
     """Nothing is tiered, so no offset is the last that was, or the first that waits for it."""
     return _NOT_FOUND
@@ -159,7 +158,6 @@ def _nowhere(partition: Partition, upper: Offset) -> _Found:
 _BOUNDS: Final[dict[int, Callable[[Partition, Offset], _Found]]] = {
     _LATEST: _latest,
     _EARLIEST: _earliest,
-    _MAX_TIMESTAMP: _max_timestamp,
     _EARLIEST_LOCAL: _earliest,
     _LATEST_TIERED: _nowhere,
     _EARLIEST_PENDING_UPLOAD: _nowhere,
