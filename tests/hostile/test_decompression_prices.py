@@ -17,9 +17,11 @@ import cramjam
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.model.queue_names import DELAY_MS
+from ottla.model.queue_names import DELAY_MS, TTL_MS
 from ottla.protocol.apis import SERVED, ApiKey
+from ottla.records.batch import scan
 from ottla.records.builder import BatchBuilder
+from ottla.records.decode import decode_records
 from ottla.records.layout import Codec
 from tests.broker_process import BrokerProcess
 from tests.hostile.batches import TIMESTAMP, batch_around, small_batch
@@ -248,3 +250,26 @@ def test_searches_by_time(broker: BrokerProcess) -> None:
                 values = {"replica_id": -1, "topics": [{"name": name, "partitions": parts}]}
                 (topic,) = connection.ask_newest(ApiKey.LIST_OFFSETS, values).topics
                 assert [expected] * PARTITIONS == [part.timestamp for part in topic.partitions]
+
+
+def test_expired_records_in_large_batches(broker: BrokerProcess) -> None:
+    """Of each batch one record has expired, so that it is rewritten for every fetch."""
+    builder = BatchBuilder(codec=Codec.GZIP)
+    builder.append(TIMESTAMP, b"k", b"v", ((TTL_MS, b"1"),))
+    builder.append(TIMESTAMP, b"k", bytes(3 * MEBIBYTE))
+    content = bytes(builder.build())
+    batches = 100
+    with RawConnection(broker.address) as connection:
+        topic_id = create_topic(connection, unused_name(), 1, ottla_ttl_enable="true")
+        for _ in range(batches):
+            assert ErrorCode.none is send(connection, topic_id, (0, content))[0].error_code
+        offsets: list[int] = []
+        with quiet_client(broker):
+            while len(offsets) < batches:
+                part = {"partition": 0, "fetch_offset": 2 * len(offsets), "partition_max_bytes": MEBIBYTE}
+                topics = [{"topic_id": topic_id, "partitions": [part]}]
+                fetch = {"topics": topics, "max_bytes": MEBIBYTE, "session_epoch": -1, "replica_id": -1}
+                (found,) = connection.ask_newest(ApiKey.FETCH, fetch).responses[0].partitions
+                assert ErrorCode.none is found.error_code
+                offsets += [record.offset for batch in scan(found.records)[0] for record in decode_records(batch)]
+        assert [*range(1, 2 * batches, 2)] == offsets

@@ -19,11 +19,15 @@ from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
 from ottla.records.expiry import NO_TTL, drop_expired
 from ottla.records.layout import LENGTH_PREFIX_BYTES
+from ottla.records.payload import read_payload
 from ottla.replication.partition import Partition
 from ottla.storage.segments.segment import FileRange
 
 RANGE_BYTES_MAX: Final = 2 * 1024 * 1024
 """One partition of a response gets no more than this, or one batch."""
+
+REWRITTEN_BYTES_MAX: Final = 1024 * 1024
+"""Compressed batches are rewritten until they were decompressed to this much, for one partition of a response."""
 
 READ_PER_TURN_BYTES_MAX: Final = 8 * 1024 * 1024
 """No more is read in one turn of the event loop, except for the first partition of each fetch."""
@@ -139,20 +143,30 @@ def _without_expired(found: FileRange, survey: Survey, ttl_ms: int, now: Timesta
     last_offset = NO_OFFSET
     """Of the last batch, if it ends there after the rewriting too."""
     has_records = False
+    last_at = rewritten_bytes = 0
     for batch in survey.batches:
+        at = batch.position - position
+        if rewritten_bytes >= REWRITTEN_BYTES_MAX:
+            data = data[:at]
+            break
+        last_at = at
         has_records = has_records or batch.latest > now
         if batch.earliest > now:
             continue
-        at = batch.position - position
         whole = Batch(data, at)
         pieces.append(data[run:at])
         run = at + whole.size_bytes
-        rewritten = drop_expired(whole, ttl_ms, now)[1] if batch.latest > now else None
+        if batch.latest <= now:
+            continue
+        if whole.codec:
+            whole.unpacked = read_payload(whole)
+            rewritten_bytes += len(whole.unpacked)
+        rewritten = drop_expired(whole, ttl_ms, now)[1]
         if rewritten is not None:
             pieces.append(rewritten)
             last_offset = Batch(rewritten).last_offset
     pieces.append(data[run:])
-    last = Batch(data, survey.batches[-1].position - position)
+    last = Batch(data, last_at)
     if run == len(data) and last_offset < last.last_offset:
         pieces.append(_placeholder(last, now))
     return _Filtered(b"".join(pieces), has_records, last.next_offset)

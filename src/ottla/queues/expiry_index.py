@@ -18,11 +18,15 @@ from ottla.model.ids import TimestampMs
 from ottla.records.batch import scan
 from ottla.records.expiry import NEVER, expiry_bounds
 from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_BYTES
+from ottla.records.payload import read_payload
 
 REGION_BYTES: Final = 1024 * 1024
 
 KNOWN_BATCHES_MAX: Final = 500_000
 """Of all partitions; each takes 24 bytes."""
+
+LOOKED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Batches are walked until they were decompressed to this much; then the range ends early."""
 
 NO_RECORD: Final = -1
 """The last expiry of a batch without data records."""
@@ -37,7 +41,7 @@ class BatchExpiry(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What is known of the whole batches in a range of a file."""
+    """What is known of the whole batches in a range of a file, or of the first of them."""
 
     end: int
     """Where the last of them ends."""
@@ -62,27 +66,39 @@ class _Region:
         self.soonest = NEVER
         """The smallest of `earliest`."""
 
-    def add(self, data: bytes, at: int) -> int:
-        """Adds the whole batches in `data`, which begins at position `at`, in front or behind; returns how many."""
+    def add(self, data: bytes, at: int) -> tuple[int, int]:
+        """Adds whole batches in `data`, which begins at position `at`, in front or behind: all of them, or those until
+        `LOOKED_BYTES_MAX` are decompressed. Returns how many more are known, and the bytes that were decompressed."""
         batches, _, problem = scan(data, check_crc=False)
         if problem is not None:
             raise CorruptBatchError(f"byte {at} and following: {problem}")
         starts, earliest, latest = array("q"), array("q"), array("q")
+        end, looked_bytes, known = at, 0, len(self.starts)
         for batch in batches:
+            if looked_bytes >= LOOKED_BYTES_MAX:
+                break
+            if batch.codec:
+                batch.unpacked = read_payload(batch)
+                looked_bytes += len(batch.unpacked)
             first, last = expiry_bounds(batch, self.ttl_ms)
+            batch.unpacked = None
             starts.append(at + batch.position)
             earliest.append(first)
             latest.append(NO_RECORD if batch.is_control or batch.count == 0 else last)
-        if not batches:
-            return 0
-        if at < self.end:
+            end = at + batch.position + batch.size_bytes
+        if not starts:
+            return 0, 0
+        if at >= self.end:
+            starts, earliest, latest = self.starts + starts, self.earliest + earliest, self.latest + latest
+            self.end = end
+        elif end == self.starts[0]:
             starts, earliest, latest = starts + self.starts, earliest + self.earliest, latest + self.latest
         else:
-            starts, earliest, latest = self.starts + starts, self.earliest + earliest, self.latest + latest
-            self.end = at + batches[-1].position + batches[-1].size_bytes
+            # Nothing may be missing in between, so that what is behind must be read again.
+            self.end = end
         self.starts, self.earliest, self.latest = starts, earliest, latest
         self.soonest = min(earliest)
-        return len(batches)
+        return len(starts) - known, looked_bytes
 
 
 class ExpiryIndex:
@@ -95,7 +111,7 @@ class ExpiryIndex:
         """By path and number, the least recently used first."""
         self.known_batches = 0
         self.read_bytes = 0
-        """Read from files so far."""
+        """Read from files so far, and decompressed."""
 
     def survey(self, file: File, position: int, end: int, *, ttl_ms: int, now: TimestampMs) -> Survey:
         """What is known of the whole batches from `position`, where one begins, to `end`; reads those that are not.
@@ -146,20 +162,27 @@ class ExpiryIndex:
     def _extend(self, region: _Region, file: File, position: int, border: int, end: int) -> None:
         """Makes the region know all batches from `position` on that begin before `border` and end before `end`."""
         if region.starts and position < region.starts[0]:
-            self.known_batches += region.add(self._read(file, position, region.starts[0] - position), position)
-        while region.end < min(border, end):
+            looked_bytes = self._add(region, self._read(file, position, region.starts[0] - position), position)
+        else:
+            looked_bytes = 0
+        while region.end < min(border, end) and looked_bytes < LOOKED_BYTES_MAX:
             at = region.end
             data = self._read(file, at, min(max(border, at + LENGTH_PREFIX_BYTES), end) - at)
-            added = region.add(data, at)
-            if not added:
+            looked_bytes += self._add(region, data, at)
+            if region.end == at:
                 # The batch reaches beyond the border, or beyond the end.
                 size = batch_bytes(data)
                 if size == 0 or at + size > end:
                     return
-                added = region.add(self._read(file, at, size), at)
-                if not added:
+                looked_bytes += self._add(region, self._read(file, at, size), at)
+                if region.end == at:
                     return
-            self.known_batches += added
+
+    def _add(self, region: _Region, data: bytes, at: int) -> int:
+        added, looked_bytes = region.add(data, at)
+        self.known_batches += added
+        self.read_bytes += looked_bytes
+        return looked_bytes
 
     def _read(self, file: File, position: int, size: int) -> bytes:
         self.read_bytes += size
