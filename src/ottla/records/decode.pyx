@@ -30,8 +30,7 @@ def decode_records(batch, limit=DECOMPRESSED_BYTES_MAX):
     cdef int64_t base_offset = batch.base_offset, base_timestamp = batch.base_timestamp
     cdef int64_t append_time = batch.max_timestamp
     cdef int32_t count = batch.count, last_delta = batch.last_offset_delta, delta = -1
-    # Of an append, or of a delivery by a queue: then the records keep the timestamps that they had.
-    cdef bint is_append_time = batch.timestamp_type == 1 or batch.producer_id >= QUEUE_PRODUCER_BIT
+    cdef bint is_append_time = batch.timestamp_type == 1
     cdef list records = []
     cdef tuple headers
     PyObject_GetBuffer(read_payload(batch, limit), &view, PyBUF_SIMPLE)
