@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState
 from ottla.coordination.groups.consumer.groups_state import ConsumerGroups, PlainJoin
@@ -26,6 +26,7 @@ from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
 from ottla.sim.random import SimRandom
 from tests.effort import effort
+from tests.state.group_clients import FENCED, GroupClientsMachine
 from tests.unit.coordination.consumer_group_driver import Driver
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,6 @@ SUBSCRIPTIONS: list[dict[str, Any]] = [
     {"topic_names": (), "topic_regex": "t.*"},
     {"topic_names": ("t1",), "topic_regex": "t[23]"},
 ]
-FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 @dataclass(slots=True)
@@ -71,19 +71,13 @@ def as_assignment(partitions: set[Partition]) -> dict[UUID, tuple[int, ...]]:
     return assignment
 
 
-def snapshot(groups: dict[str, ConsumerGroup]) -> dict[str, dict[str, Any]]:
-    return {group_id: {name: getattr(group, name) for name in group.__slots__} for group_id, group in groups.items()}
-
-
-class ConsumerGroupsMachine(RuleBasedStateMachine):
+class ConsumerGroupsMachine(GroupClientsMachine):
     """One group, up to six clients."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clients: dict[str, Client] = {}
-        self.names = 0
         self.topic_ids = 0
-        self.last_epochs = (0, 0)
 
     @initialize(
         interval_ms=st.sampled_from([0, 1_000]),
@@ -102,9 +96,6 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
         self.topic_ids += 1
         return Topic(UUID(int=self.topic_ids), partitions)
 
-    def pick(self, data: st.DataObject) -> Client:
-        return self.clients[data.draw(st.sampled_from(list(self.clients)))]
-
     # What clients do
 
     @precondition(lambda self: len(self.clients) < 6)
@@ -113,19 +104,6 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
         self.names += 1
         instance_id = f"i{self.names}" if is_static else None
         self.clients[f"m{self.names}"] = Client(f"m{self.names}", instance_id, subscription)
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data(), is_lost=st.booleans(), says_all=st.booleans())
-    def beat(self, data: st.DataObject, is_lost: bool, says_all: bool) -> None:
-        client = self.pick(data)
-        client.says_all = client.says_all or says_all
-        self.heartbeat(client, is_lost=is_lost)
-
-    @precondition(lambda self: self.clients)
-    @rule(lost=st.lists(st.integers(0, 5), max_size=2))
-    def all_beat(self, lost: list[int]) -> None:
-        for index, client in enumerate(list(self.clients.values())):
-            self.heartbeat(client, is_lost=index in lost)
 
     def heartbeat(self, client: Client, *, is_lost: bool = False) -> None:
         self.hear(client, self.driver.beat(client.member_id, client.epoch, **self.said(client)), is_lost=is_lost)
@@ -223,11 +201,6 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
         again = Client(f"m{self.names}", client.instance_id, client.subscription)
         self.clients[again.member_id] = again
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def vanish(self, data: st.DataObject) -> None:
-        del self.clients[self.pick(data).member_id]
-
     # What happens to all
 
     @rule(ms=st.sampled_from([1, 999, 1_000, 5_000, 5_000, 15_000, 31_000]))
@@ -244,26 +217,14 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
             topics[name] = known._replace(partition_count=known.partition_count + 1)
         self.driver.set_topics(topics)
 
-    @rule(is_compacted=st.booleans())
-    def fail_over(self, is_compacted: bool) -> None:
-        before = snapshot(self.driver.shard.groups)
-        if is_compacted:
-            last = {record.key: index for index, record in enumerate(self.driver.log)}
-            self.driver.log = [self.driver.log[index] for index in sorted(last.values())]
-        self.driver.reload()
-        assert before == snapshot(self.driver.shard.groups)
-
     # What must hold
 
-    @invariant()
-    def replayed_is_live(self) -> None:
-        if not hasattr(self, "driver"):
-            return
+    def replayed(self) -> dict[str, ConsumerGroup]:
         twin = ConsumerGroups(self.driver.config, SimRandom(1))
         for record in self.driver.log:
             # From the bytes alone, as another broker would.
             twin.replay(CoordinatorRecord(*record))
-        assert snapshot(twin.groups) == snapshot(self.driver.shard.groups)
+        return twin.groups
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
@@ -277,17 +238,6 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
             for partition in client.owned:
                 other = owners.setdefault(partition, client.member_id)
                 assert other == client.member_id, partition
-
-    @invariant()
-    def epochs_never_go_back(self) -> None:
-        if not hasattr(self, "driver"):
-            return
-        group = self.driver.shard.groups.get("g")
-        if group is not None:
-            epochs = (group.epoch, group.target_epoch)
-            assert self.last_epochs[0] <= epochs[0]
-            assert self.last_epochs[1] <= epochs[1]
-            self.last_epochs = epochs
 
     def teardown(self) -> None:
         """Everything heals: those who are there beat every five seconds, and do what they are told."""

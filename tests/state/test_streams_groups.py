@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from ottla.coordination.groups.streams.group import StreamsGroup
 from ottla.coordination.groups.streams.groups_state import StreamsGroups
@@ -18,9 +18,8 @@ from ottla.coordination.groups.streams.requests import GroupState, StatusCode, S
 from ottla.coordination.groups.streams.tasks import NOTHING, TaskId, as_tasks, task_ids
 from ottla.model.error_codes import ErrorCode
 from tests.effort import effort
+from tests.state.group_clients import FENCED, GroupClientsMachine
 from tests.unit.coordination.streams_group_driver import CHANGELOG, COUNTING, REPARTITION, Driver
-
-FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 @dataclass(slots=True)
@@ -52,18 +51,12 @@ class Client:
         self.says_all = True
 
 
-def snapshot(groups: dict[str, StreamsGroup]) -> dict[str, dict[str, Any]]:
-    return {group_id: {name: getattr(group, name) for name in group.__slots__} for group_id, group in groups.items()}
-
-
-class StreamsGroupsMachine(RuleBasedStateMachine):
+class StreamsGroupsMachine(GroupClientsMachine):
     """One group, up to six clients in up to three processes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clients: dict[str, Client] = {}
-        self.names = 0
-        self.last_epochs = (0, 0)
 
     @initialize(
         interval_ms=st.sampled_from([0, 1_000]),
@@ -80,9 +73,6 @@ class StreamsGroupsMachine(RuleBasedStateMachine):
             self.appear(process_id)
             self.all_beat([])
 
-    def pick(self, data: st.DataObject) -> Client:
-        return self.clients[data.draw(st.sampled_from(list(self.clients)))]
-
     # What clients do
 
     @precondition(lambda self: len(self.clients) < 6)
@@ -90,19 +80,6 @@ class StreamsGroupsMachine(RuleBasedStateMachine):
     def appear(self, process_id: str) -> None:
         self.names += 1
         self.clients[f"m{self.names}"] = Client(f"m{self.names}", process_id)
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data(), is_lost=st.booleans(), says_all=st.booleans())
-    def beat(self, data: st.DataObject, is_lost: bool, says_all: bool) -> None:
-        client = self.pick(data)
-        client.says_all = client.says_all or says_all
-        self.heartbeat(client, is_lost=is_lost)
-
-    @precondition(lambda self: self.clients)
-    @rule(lost=st.lists(st.integers(0, 5), max_size=2))
-    def all_beat(self, lost: list[int]) -> None:
-        for index, client in enumerate(list(self.clients.values())):
-            self.heartbeat(client, is_lost=index in lost)
 
     def heartbeat(self, client: Client, *, is_lost: bool = False) -> None:
         fields: dict[str, Any] = {}
@@ -153,11 +130,6 @@ class StreamsGroupsMachine(RuleBasedStateMachine):
             self.driver.beat(client.member_id, -1)
         del self.clients[client.member_id]
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def vanish(self, data: st.DataObject) -> None:
-        del self.clients[self.pick(data).member_id]
-
     # What happens to all
 
     @rule(ms=st.sampled_from([1, 999, 1_000, 3_000, 5_000, 15_000, 31_000]))
@@ -184,25 +156,13 @@ class StreamsGroupsMachine(RuleBasedStateMachine):
             self.driver.set_topics({})
             self.driver.add_topics({"words": count})
 
-    @rule(is_compacted=st.booleans())
-    def fail_over(self, is_compacted: bool) -> None:
-        before = snapshot(self.driver.shard.groups)
-        if is_compacted:
-            last = {record.key: index for index, record in enumerate(self.driver.log)}
-            self.driver.log = [self.driver.log[index] for index in sorted(last.values())]
-        self.driver.reload()
-        assert before == snapshot(self.driver.shard.groups)
-
     # What must hold
 
-    @invariant()
-    def replayed_is_live(self) -> None:
-        if not hasattr(self, "driver"):
-            return
+    def replayed(self) -> dict[str, StreamsGroup]:
         twin = StreamsGroups(lambda group_id: self.driver.config)
         for record in self.driver.log:
             twin.replay(record)
-        assert snapshot(twin.groups) == snapshot(self.driver.shard.groups)
+        return twin.groups
 
     @invariant()
     def no_task_has_two_owners(self) -> None:
@@ -220,17 +180,6 @@ class StreamsGroupsMachine(RuleBasedStateMachine):
             for task in client.active | client.standby:
                 key = (client.process_id, task)
                 assert client.member_id == in_processes.setdefault(key, client.member_id), key
-
-    @invariant()
-    def epochs_never_go_back(self) -> None:
-        if not hasattr(self, "driver"):
-            return
-        group = self.driver.shard.groups.get("g")
-        if group is not None:
-            epochs = (group.epoch, group.target_epoch)
-            assert self.last_epochs[0] <= epochs[0]
-            assert self.last_epochs[1] <= epochs[1]
-            self.last_epochs = epochs
 
     def teardown(self) -> None:
         """Everything heals: those who are there beat every five seconds, and do what they are told."""

@@ -1,4 +1,4 @@
-"""How a broker logs in at others, from its configs: where a token comes from, and which configs are refused."""
+"""How a broker logs in at others with a token of an endpoint."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,41 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.configs.configuration import BrokerConfig
-from ottla.broker.logins.inter_broker_login import InterBrokerLogin, inter_broker_login
 from ottla.client.properties import security_options
-from ottla.env.real_clock import RealClock
 from ottla.security.sasl.authentication_error import AuthenticationError
 from tests.broker.logins.token_endpoint import CLIENT, SCOPE, SECRET, TokenEndpoint
-from tests.unit.broker.logins.secured import oauth_settings
-
-MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
-JAAS = "listener.name.clients.oauthbearer.sasl.jaas.config"
-URL = "sasl.oauthbearer.token.endpoint.url"
-CREDENTIALS = {
-    "sasl.oauthbearer.client.credentials.client.id": CLIENT,
-    "sasl.oauthbearer.client.credentials.client.secret": SECRET,
-}
+from tests.unit.broker.logins.test_inter_broker_login import CREDENTIALS, JAAS, MODULE, URL, first_message, login
 
 
 @pytest.fixture
 def endpoint() -> Iterator[TokenEndpoint]:
     with TokenEndpoint() as made:
         yield made
-
-
-def login(folder: Path, **settings: str) -> InterBrokerLogin:
-    configs = oauth_settings(folder, **{"sasl.mechanism.inter.broker.protocol": "OAUTHBEARER", **settings})
-    return inter_broker_login(BrokerConfig.parse(settings=configs), "CLIENTS", RealClock())
-
-
-def first_message(found: InterBrokerLogin) -> str:
-    async def prepared() -> str:
-        mechanism = found.make()
-        await mechanism.prepare()
-        return mechanism.first().decode()
-
-    return asyncio.run(prepared())
 
 
 def test_token_of_an_endpoint(endpoint: TokenEndpoint, tmp_path: Path) -> None:
