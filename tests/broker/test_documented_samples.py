@@ -68,7 +68,9 @@ def test_no_document_is_left_out() -> None:
     assert set(PRINTED) | ELSEWHERE == {name for name in DOCUMENTS if samples(name)}
 
 
-@pytest.mark.parametrize("document", PRINTED)
+@pytest.mark.parametrize(
+    "document", [pytest.param(each, marks=pytest.mark.slow) if each.startswith("docs/") else each for each in PRINTED]
+)
 def test_python(document: str, tmp_path: Path) -> None:
     found = samples(document)
     assert len(PRINTED[document]) == len(found)
@@ -94,6 +96,7 @@ def test_first_commands(tmp_path: Path) -> None:
     assert (0, True) == (done.returncode, done.stdout.endswith("hello\n")), done
 
 
+@pytest.mark.slow
 def test_tests(tmp_path: Path) -> None:
     (tmp_path / "test_examples.py").write_text("\n\n".join(samples("docs/testing.md")))
     is_installed = any(each.value == "ottla.testing.plugin" for each in entry_points(group="pytest11"))

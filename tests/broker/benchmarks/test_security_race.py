@@ -37,6 +37,7 @@ def test_handshakes(secured: tuple[brokers.Secured, str], tmp_path: Path) -> Non
         login_load.handshakes(made.ports.tls, authority=str(other.file), seconds=0.2)
 
 
+@pytest.mark.slow
 def test_logins(secured: tuple[brokers.Secured, str]) -> None:
     made, _ = secured
     login = {"mechanism": brokers.MECHANISM, "user": brokers.USER, "password": brokers.PASSWORD}

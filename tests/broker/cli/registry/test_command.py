@@ -132,6 +132,7 @@ def test_errors_say_what_to_do(ottla: CommandLine, registry: str, tmp_path: Path
     assert "not an export" in ottla("registry", "import", str(tmp_path / "export"), "--yes").err
 
 
+@pytest.mark.slow
 def test_a_registry_beside_a_broker_stops_with_it(tmp_path: Path) -> None:
     command = [*OTTLA, "serve", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0"]
     with Program(command, tmp_path / "serve") as broker:
@@ -152,6 +153,7 @@ def check_registry(program: Program) -> None:
         assert [] == rest.ask("GET", "subjects")
 
 
+@pytest.mark.slow
 def test_a_registry_beside_a_secured_broker_logs_in(tmp_path: Path) -> None:
     authority = CertificateAuthority(tmp_path / "certificates")
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"

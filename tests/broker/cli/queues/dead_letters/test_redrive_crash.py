@@ -45,6 +45,7 @@ def counting(self, *arguments, **named):
 setattr(AsyncProducer, method, counting)
 main(sys.argv[4:])
 """
+QUICK = {("send", "after", 8), ("commit_transaction", "before", 2), ("commit_transaction", "after", 2)}
 STEPS = [
     ("init_transactions", "after", 1),
     ("send", "before", 1),
@@ -64,7 +65,10 @@ def killed_redrive(ottla: CommandLine, dead: str, method: str, when: str, calls:
     run([*command, "--bootstrap", ottla.bootstrap], status=-signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("method", "when", "calls"), STEPS)
+@pytest.mark.parametrize(
+    ("method", "when", "calls"),
+    [pytest.param(*step, marks=() if step in QUICK else pytest.mark.slow) for step in STEPS],
+)
 def test_killed_and_run_again(
     method: str, when: str, calls: int, ottla: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
