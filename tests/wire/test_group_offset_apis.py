@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection, every_version
 from tests.wire.groups import commit_errors, commit_values, fetch_offsets, join_alone, unused_group
 from tests.wire.world import PARTITIONS, World, create_topic, unused_name
@@ -209,9 +210,8 @@ def test_offsets_of_a_deleted_topic_are_gone(connection: RawConnection, world: W
     assert [ErrorCode.none] == commit_errors(connection.ask(ApiKey.OFFSET_COMMIT, 10, request))
     connection.ask(ApiKey.OFFSET_COMMIT, 9, commit_values(world, group_id, {0: 4}))
     connection.ask_newest(ApiKey.DELETE_TOPICS, {"topics": [{"name": name}], "timeout": timedelta(seconds=15)})
-    while (name, 0) in (left := fetch_offsets(connection, group_id)):
-        pass
-    assert {(world.topic, 0): (4, "note")} == left
+    wait_until(lambda: (name, 0) not in fetch_offsets(connection, group_id), "the topic's offset is gone")
+    assert {(world.topic, 0): (4, "note")} == fetch_offsets(connection, group_id)
 
 
 # OffsetDelete

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from ottla.client.producer.batch_sender import BatchSender
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 from ottla.transport.addresses import Address
+from tests.waiting import until, wait_until
 
 QUICK: dict[str, Any] = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 200, "auto_offset_reset": "earliest"}
 
@@ -148,8 +150,7 @@ def test_the_blocking_listener_is_called_where_poll_is(address: Address) -> None
 
     with Consumer(bootstrap_servers=str(address), group_id="threads", **QUICK) as consumer:
         consumer.subscribe(["threads"], listener=Where())
-        while not consumer.poll(1000):
-            pass
+        wait_until(lambda: consumer.poll(1000), "there are records")
     assert [threading.main_thread()] * 2 == threads
 
 
@@ -184,8 +185,7 @@ async def test_nothing_is_left_after_closing(address: Address) -> None:
     for options in choices:
         before = asyncio.all_tasks()
         consumer = AsyncConsumer("left", bootstrap_servers=str(address), **QUICK, **options)
-        while not await consumer.poll(5000):
-            pass
+        await until(partial(consumer.poll, 5000))
         await consumer.close()
         await consumer.close()
         assert before == asyncio.all_tasks()

@@ -40,6 +40,7 @@ from tests.broker.schema_validation.produce_requests import (
     set_registry,
     values,
 )
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 
 ORDER = Schema(
@@ -171,8 +172,7 @@ def test_an_id_is_valid_soon_after_it_was_registered(
     content = batch(*values(id_prefix(elsewhere)))
     assert [0] == [index for index, _ in refused(produced(broker, topic_name, content))]
     registry.register(f"{topic_name}-value", ORDER)
-    while produced(broker, topic_name, content).error_code is not WireCode.none:
-        pass
+    wait_until(lambda: produced(broker, topic_name, content).error_code is WireCode.none, "it is looked up again")
 
 
 def test_a_refused_batch_does_not_advance_the_sequence(
@@ -219,8 +219,7 @@ def test_what_is_parked_for_a_topic_is_checked(
     assert [1] == [index for index, _ in refused(answer)]
     assert WireCode.none is produced(broker, f"{topic_name}.delayed", batch(*values(valid))).error_code
     # The broker delivers what it has accepted.
-    while end_offset(broker, topic_name) < 1:
-        pass
+    wait_until(lambda: end_offset(broker, topic_name) >= 1, "it is delivered")
 
 
 # Without a registry

@@ -21,6 +21,7 @@ from ottla.spark.sink.names import group_id, task_id
 from ottla.spark.sink.options import SinkOptions, sink_options
 from ottla.spark.sink.transaction_pool import TransactionPool
 from ottla.testing import InProcessBroker
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 SINK = "sink"
@@ -65,9 +66,11 @@ def states(bootstrap: str) -> dict[str, str]:
 
 
 def wait_state(bootstrap: str, transaction: TaskTransaction, wanted: str) -> None:
-    while states(bootstrap)[transaction.transactional_id].startswith("Prepare"):
-        pass
-    assert wanted == states(bootstrap)[transaction.transactional_id]
+    def state() -> str:
+        return states(bootstrap)[transaction.transactional_id]
+
+    wait_until(lambda: not state().startswith("Prepare"), lambda: f"{wanted}, not {state()}")
+    assert wanted == state()
 
 
 def _large(task_count: int) -> CommitDecision:

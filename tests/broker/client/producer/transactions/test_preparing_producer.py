@@ -13,6 +13,7 @@ from ottla.client.producer.transactions.transaction_requests import end_transact
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
+from tests.waiting import wait_until
 
 
 async def end(cluster: Cluster, prepared: PreparedTransaction, *, committed: bool) -> None:
@@ -37,8 +38,7 @@ def finish(bootstrap: str, prepared: PreparedTransaction, *, committed: bool) ->
 
 
 def wait_ended(producer: PreparingProducer) -> None:
-    while producer.describe().is_under_way:
-        pass
+    wait_until(lambda: not producer.describe().is_under_way, "the transaction has ended")
 
 
 def test_what_was_prepared_is_ended_by_somebody_else(broker: InProcessBroker, topic: str) -> None:
