@@ -12,6 +12,7 @@ import pytest
 from tests.compat import ottla_logs
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafkas_word import Both, KafkasWord, readable, transcript
+from tests.compat.metered_broker import MeteredBroker
 from tests.compat.ottla_broker import OttlaBroker
 from tests.wire.exchange import RawConnection
 
@@ -37,6 +38,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
     """A running Ottla broker with its defaults."""
     with OttlaBroker(tmp_path_factory.mktemp("ottla") / "broker") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeteredBroker]:
+    """A running Ottla broker, and its metrics."""
+    with MeteredBroker(tmp_path_factory.mktemp("metered")) as broker:
         yield broker
 
 

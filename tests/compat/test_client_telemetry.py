@@ -1,13 +1,11 @@
 """Client telemetry (KIP-714) of librdkafka and of Kafka's Java producer, Kafka's tool for subscriptions, and the same
 answers as Kafka's. Kafka itself advertises the APIs only with a plugin that receives telemetry, but serves them."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 from confluent_kafka import Producer
 
 from ottla import Admin, ConfigResource
@@ -15,7 +13,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.protocol.config_resources import ResourceType
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, java_command, kafka_tool
 from tests.compat.kafkas_word import KafkasWord, readable
-from tests.compat.test_metrics_of_foreign_clients import Served
+from tests.compat.metered_broker import MeteredBroker
 from tests.processes import Program
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
@@ -25,23 +23,13 @@ INTERVAL_MS = 300
 INSTANCE = UUID("12345678-90ab-cdef-1234-567890abcdef")
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    broker = Served(tmp_path_factory.mktemp("telemetry") / "data")
-    try:
-        yield broker
-    finally:
-        broker.process.terminate()
-        broker.process.wait(PATIENCE_SECONDS)
-
-
 def subscribe(address: str, name: str, **configs: str) -> None:
     with Admin(bootstrap_servers=address) as admin:
         changes = {key.replace("_", "."): value for key, value in configs.items()}
         admin.alter_configs([ConfigResource(ResourceType.CLIENT_METRICS, name, changes)])
 
 
-def test_librdkafka_pushes(served: Served) -> None:
+def test_librdkafka_pushes(served: MeteredBroker) -> None:
     subscribe(served.address, "librdkafka", metrics="*", interval_ms=str(INTERVAL_MS), match="client_id=rd")
     producer = Producer({"bootstrap.servers": served.address, "client.id": "rd"})
     producer.produce("t", b"v")
@@ -52,7 +40,7 @@ def test_librdkafka_pushes(served: Served) -> None:
     assert 1 == served.metric("ottla_telemetry_client_info", client_software_name="confluent-kafka-python")
 
 
-def test_javas_producer_pushes(served: Served, tmp_path: Path) -> None:
+def test_javas_producer_pushes(served: MeteredBroker, tmp_path: Path) -> None:
     """Deltas, which add up to what it sent."""
     subscribe(
         served.address,
@@ -79,7 +67,7 @@ def test_javas_producer_pushes(served: Served, tmp_path: Path) -> None:
     assert [0] * 4 == [served.metric("ottla_telemetry_pushes_total", error=each) for each in refused]
 
 
-def test_kafkas_tool(served: Served) -> None:
+def test_kafkas_tool(served: MeteredBroker) -> None:
     def tool(*args: str) -> str:
         return kafka_tool(
             "org.apache.kafka.tools.ClientMetricsCommand", "--bootstrap-server", served.address, *args
@@ -149,9 +137,5 @@ def answers(address: str) -> list[Any]:
 
 def test_the_same_answers_as_kafkas(kafkas_word: KafkasWord, tmp_path: Path) -> None:
     theirs = kafkas_word(lambda kafka: answers(kafka.bootstrap))
-    broker = Served(tmp_path / "data")
-    try:
+    with MeteredBroker(tmp_path) as broker:
         assert theirs == readable(answers(broker.address))
-    finally:
-        broker.process.terminate()
-        broker.process.wait(PATIENCE_SECONDS)
