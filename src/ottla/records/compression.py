@@ -37,6 +37,8 @@ _FIRST_GUESS_BYTES: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
 _FILLED_BYTES_MAX: Final = 8 * 1024 * 1024
 """Larger buffers are not filled with zeros, which would hold the GIL."""
+_RATIOS_MAX: Final = {Codec.GZIP: 1032, Codec.LZ4: 255, Codec.ZSTD: 32768}
+"""How many bytes a compressed byte can stand for."""
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
@@ -108,6 +110,8 @@ def _decompress_claimed(
     A claim beyond the limit is refused before there is any buffer. Whatever else the data claims, only what comes out
     takes memory: the pages of a large buffer have none before they are written.
     """
+    if claim > len(data) * _RATIOS_MAX[codec]:
+        raise _damaged(codec, data, f"it claims {claim} bytes, which its size does not allow")
     if claim > limit:
         raise _too_large(codec, limit)
     capacity = min(limit, claim or max(_FIRST_GUESS_BYTES, len(data) * _FIRST_GUESS_RATIO))
