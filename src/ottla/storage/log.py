@@ -385,7 +385,7 @@ class Log:
             return
         group, results = AppendGroup(self.end_offset, 0), list[Appended | OttlaError]()
         group.add(Batch(gap_batch(now, base_offset=self.end_offset, leader_epoch=leader_epoch)))
-        self._write(group, results)
+        self._write(group, results, now)
 
     def append_as_follower(self, run: memoryview, *, now: TimestampMs) -> int:
         """Appends batches as the leader sent them, with their offsets and epochs; returns how many.
