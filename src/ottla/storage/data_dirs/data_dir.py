@@ -266,10 +266,15 @@ class DataDir:
         if not (self.is_clean and self.is_ours):
             return {}
         try:
-            return read_closed(self._disk, self._file(names.CLOSED_SEGMENTS))
+            return read_closed(self._disk, self._file(names.CLOSED_SEGMENTS), self._origin)
         except CorruptError as error:
             _LOGGER.warning("%s; ignoring the file and comparing segments with each other", error)
             return {}
+
+    @property
+    def _origin(self) -> str:
+        """Differs from that of every other data dir, and from that of this one after another start."""
+        return f"{self.properties.get(_DIRECTORY_ID, '')} {self.starts}"
 
     def put_aside(self, partition: TopicPartition) -> None:
         """A partition could not be opened: its checkpoints are kept, in case it is repaired."""
@@ -351,7 +356,7 @@ class DataDir:
         A data dir that lacked records before still does.
         """
         boot_id = self._disk.boot_id if self.is_intact else self._lossy_boot()
-        write_closed(self._disk, self._file(names.CLOSED_SEGMENTS), closed or {})
+        write_closed(self._disk, self._file(names.CLOSED_SEGMENTS), self._origin, closed or {})
         write_synced(self._disk, self._file(names.BOOT_ID), boot_id.encode())
         replace_file(self._disk, self._file(names.CLEAN_SHUTDOWN), _CLEAN_MARK)
 

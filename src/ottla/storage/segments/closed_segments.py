@@ -6,7 +6,8 @@ written before the clean-shutdown mark), since reading one file for each of 10,0
 opening them. It is trusted only together with Ottla's own mark: Kafka ignores the file and does not update it.
 
 Text: a version, the CRC-32C of the rest, then a line for each partition: topic, partition, `base:size` of each segment,
-and `first-end` of each range of lost offsets.
+and `first-end` of each range of lost offsets. The checksum begins with `origin`, the data dir and its number of starts,
+so that the file of another data dir, or of an earlier shutdown, is not used.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.records.batch import crc32c
 from ottla.storage.data_dirs.checkpoints import replace_file
 
-_VERSION: Final = b"0"
+_VERSION: Final = b"1"
 
 
 class OffsetRange(NamedTuple):
@@ -44,7 +45,7 @@ class ClosedLog:
     """Offsets of records that were written and can no longer be read."""
 
 
-def write_closed(disk: Disk, path: str, logs: Mapping[TopicPartition, ClosedLog]) -> None:
+def write_closed(disk: Disk, path: str, origin: str, logs: Mapping[TopicPartition, ClosedLog]) -> None:
     """Replaces the file, durably."""
     lines = []
     for partition, log in sorted(logs.items()):
@@ -52,17 +53,17 @@ def write_closed(disk: Disk, path: str, logs: Mapping[TopicPartition, ClosedLog]
         lost = ",".join(f"{first}-{end}" for first, end in log.lost)
         lines.append(f"{partition.topic} {partition.partition} {segments} {lost}\n")
     body = "".join(lines).encode()
-    replace_file(disk, path, b"%s\n%08x\n%s" % (_VERSION, crc32c(body), body))
+    replace_file(disk, path, b"%s\n%08x\n%s" % (_VERSION, crc32c(body, crc32c(origin.encode())), body))
 
 
-def read_closed(disk: Disk, path: str) -> dict[TopicPartition, ClosedLog]:
+def read_closed(disk: Disk, path: str, origin: str) -> dict[TopicPartition, ClosedLog]:
     """What `write_closed` wrote; empty if the file does not exist. Raises CorruptError if it is damaged."""
     if not disk.exists(path):
         return {}
     version, _, rest = disk.read(path).partition(b"\n")
     checksum, _, body = rest.partition(b"\n")
-    if version != _VERSION or checksum != b"%08x" % crc32c(body):
-        raise CorruptError(f"{path}: wrong version or checksum")
+    if version != _VERSION or checksum != b"%08x" % crc32c(body, crc32c(origin.encode())):
+        raise CorruptError(f"{path}: wrong version or checksum, or of another data dir or an earlier shutdown")
     found: dict[TopicPartition, ClosedLog] = {}
     for line in body.decode().splitlines():
         topic, partition, segments, lost = line.split(" ")

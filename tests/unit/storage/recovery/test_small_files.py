@@ -363,6 +363,31 @@ class TestLeaderEpochs:
         return batches[-1].position + LEADER_EPOCH_AT
 
 
+class TestClosedSegments:
+    PATH = f"{DATA}/{names.CLOSED_SEGMENTS}"
+
+    def test_damaged_or_missing(self, caplog: pytest.LogCaptureFixture) -> None:
+        image, _ = written(is_clean=True)
+        for content in (b"", image[self.PATH][:-4], *list(with_digits_changed(image[self.PATH]))[:60]):
+            check({**image, self.PATH: content}, self.PATH, caplog)
+        check({each: content for each, content in image.items() if each != self.PATH}, None, caplog)
+
+    def test_of_an_earlier_shutdown(self, caplog: pytest.LogCaptureFixture) -> None:
+        disk = SimDisk()
+        contents = []
+        for number in range(2):
+            store = open_store(disk)
+            for each in store.dirs:
+                each.note_start(number)
+            fill(store.create(P0), 9, first=9 * number)
+            close(store)
+            contents.append(disk.read(self.PATH))
+        put(disk, self.PATH, contents[0])
+        log = open_store(disk).get(P0)
+        assert (18, None, 18) == (log.end_offset, log.health.damage, len(committed_values(log)) + START)
+        assert [each for each in caplog.messages if self.PATH in each]
+
+
 def test_the_first_segment_is_missing_before_any_checkpoint_was_written(caplog: pytest.LogCaptureFixture) -> None:
     """As in the first minute of a broker's life: the log did not begin where its second segment does."""
     disk = SimDisk()
