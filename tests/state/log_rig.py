@@ -132,7 +132,8 @@ class ModelledLog:
         _check_answer(refusal or batch, answer, None)
 
     def append_as_follower(self, wishes: Sequence[Wish], *, new_epoch: bool = False, spare_bytes: int = 0) -> None:
-        """A run as a leader sends it, with `spare_bytes` of one more batch behind it."""
+        """A run as a leader sends it, with `spare_bytes` of one more batch behind it. What is behind the first gap is sent
+        again."""
         self.leader_epoch += new_epoch
         after = self.model.clone()
         run = bytearray()
@@ -147,16 +148,21 @@ class ModelledLog:
                 continue  # No leader would have it.
             after.take(batch)
             run += batch.data
-        count = len(after.batches) - len(self.model.batches)
+        count, whole = len(after.batches) - len(self.model.batches), len(run)
         rest = stamped(self._client_batch(Wish(), after)[0], after.end, self.leader_epoch)
         run += rest[: min(spare_bytes, len(rest) - 1)]
         self._attempt(after)
-        assert count == self.log.append_as_follower(memoryview(run), now=self.now)
+        taken = self.log.append_as_follower(memoryview(run), now=self.now)
+        left = sum(len(batch.data) for batch in after.batches[len(self.model.batches) + taken :])
+        if left:
+            taken += self.log.append_as_follower(memoryview(run)[whole - left :], now=self.now)
+        assert count == taken
         self.model = after
         self.model.end = self._end_in_gap(after)
 
     def append_damaged_run(self, wishes: Sequence[Wish], *, out_of_order: bool) -> None:
-        """A run whose second half is damaged, or goes back: the first half is taken and the rest refused."""
+        """A run whose second half is damaged, or goes back: the first half is taken and the rest refused. If it goes
+        back, the batch before it may be the wrong one, and is not taken either."""
         good = [wish for wish in wishes if wish.marker is None and wish.producer is None]
         after = self.model.clone()
         for wish in good:
@@ -165,6 +171,10 @@ class ModelledLog:
         bad = bytearray(stamped(self._client_batch(Wish(), after)[0], after.end, self.leader_epoch))
         if out_of_order:
             bad = bytearray(stamped(bytes(bad), after.end - 1, self.leader_epoch))
+            kept = after.batches[len(self.model.batches) : -1]
+            after = self.model.clone()
+            for batch in kept:
+                after.take(batch)
         else:
             bad[-1] ^= 1
         self._attempt(after)

@@ -21,7 +21,7 @@ from ottla.metadata.image import NO_LEADER
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import Put
 from ottla.model.errors import OlderMetadataError
-from ottla.model.ids import QUEUE_PRODUCER_BIT, BrokerId, LeaderEpoch
+from ottla.model.ids import QUEUE_PRODUCER_BIT, BrokerId, LeaderEpoch, TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.records.layout import LEADER_EPOCH_AT
 from ottla.storage.data_dirs.metadata_seen import MetadataSeen, encode_seen, read_seen
