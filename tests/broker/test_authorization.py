@@ -685,6 +685,15 @@ CASES: Final = [
         [C],
     ),
     Case(ApiKey.UNREGISTER_BROKER, {"broker_id": 99}, "ALTER CLUSTER kafka-cluster", [C]),
+    Case(ApiKey.ADD_RAFT_VOTER, {"voter_id": 99}, "ALTER CLUSTER kafka-cluster", [C]),
+    Case(ApiKey.REMOVE_RAFT_VOTER, {"voter_id": 99}, "ALTER CLUSTER kafka-cluster", [C]),
+    Case(
+        ApiKey.UNREGISTER_CONTROLLER,
+        {"controller_id": 99},
+        "ALTER CLUSTER kafka-cluster",
+        C,
+        lambda answer: answer.error_code,
+    ),
     Case(
         ApiKey.DESCRIBE_QUORUM,
         {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},

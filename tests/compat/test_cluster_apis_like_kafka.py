@@ -4,8 +4,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 
@@ -160,6 +162,22 @@ def test_the_quorum(both: Both, version: int) -> None:
 def test_unregistering_an_unknown_broker(both: Both) -> None:
     def scenario(connection: RawConnection) -> Any:
         return connection.ask(ApiKey.UNREGISTER_BROKER, 0, {"broker_id": 4711}).error_code
+
+    theirs, ours = both(scenario)
+    assert theirs == ours
+
+
+def test_voters_cannot_be_changed(both: Both) -> None:
+    def scenario(connection: RawConnection) -> Any:
+        codes = []
+        for cluster_id in ("another", None):
+            voter = {"cluster_id": cluster_id, "voter_id": 4711, "voter_directory_id": UUID(int=4711)}
+            listeners = [{"name": "CONTROLLER", "host": "127.0.0.1", "port": 9}]
+            for version in (0, 1):
+                asked = {**voter, "timeout": timedelta(seconds=10), "listeners": listeners}
+                codes.append(connection.ask(ApiKey.ADD_RAFT_VOTER, version, asked).error_code)
+            codes.append(connection.ask(ApiKey.REMOVE_RAFT_VOTER, 0, voter).error_code)
+        return codes
 
     theirs, ours = both(scenario)
     assert theirs == ours

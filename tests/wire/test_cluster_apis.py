@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from ottla.model.error_codes import ErrorCode as OttlaErrorCode
 from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey
 from tests.wire import (
     test_record_apis,
@@ -82,6 +83,31 @@ def test_unregister_broker(connection: RawConnection, world: World, version: int
     found = [connection.ask(ApiKey.UNREGISTER_BROKER, version, {"broker_id": each}) for each in (99, world.broker_id)]
     assert [ErrorCode.broker_id_not_registered, ErrorCode.invalid_request] == [each.error_code for each in found]
     assert all(each.error_message for each in found)
+
+
+@every_version(ApiKey.ADD_RAFT_VOTER)
+def test_add_raft_voter(connection: RawConnection, version: int) -> None:
+    found = [
+        connection.ask(ApiKey.ADD_RAFT_VOTER, version, {"cluster_id": each, "voter_id": 7}) for each in ("x", None)
+    ]
+    assert [ErrorCode.inconsistent_cluster_id, ErrorCode.unsupported_version] == [each.error_code for each in found]
+    assert all(each.error_message for each in found)
+
+
+@every_version(ApiKey.REMOVE_RAFT_VOTER)
+def test_remove_raft_voter(connection: RawConnection, version: int) -> None:
+    found = [
+        connection.ask(ApiKey.REMOVE_RAFT_VOTER, version, {"cluster_id": each, "voter_id": 7}) for each in ("x", None)
+    ]
+    assert [ErrorCode.inconsistent_cluster_id, ErrorCode.unsupported_version] == [each.error_code for each in found]
+    assert all(each.error_message for each in found)
+
+
+@every_version(ApiKey.UNREGISTER_CONTROLLER)
+def test_unregister_controller(connection: RawConnection, world: World, version: int) -> None:
+    answer = connection.ask(ApiKey.UNREGISTER_CONTROLLER, version, {"controller_id": world.broker_id})
+    assert OttlaErrorCode.CONTROLLER_ID_NOT_REGISTERED == answer.error_code
+    assert answer.error_message
 
 
 @every_version(ApiKey.UPDATE_FEATURES)

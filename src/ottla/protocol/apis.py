@@ -1,4 +1,7 @@
-"""Which APIs and versions exist here: Kafka 4.4's ranges, for what is built.
+"""Which APIs and versions exist here: all those of a Kafka 4.4 broker, with its ranges.
+
+Clients and tools guess the version of a broker from them. So APIs of a KRaft quorum, which Ottla does not have, are
+listed too, and answered as by a Kafka whose voters cannot be changed.
 
 An API that is not in the table is not advertised, and a request for it closes the connection, as Kafka does.
 """
@@ -78,6 +81,8 @@ class ApiKey(IntEnum):
     SHARE_GROUP_DESCRIBE = 77
     SHARE_FETCH = 78
     SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
     INITIALIZE_SHARE_GROUP_STATE = 83
     READ_SHARE_GROUP_STATE = 84
     WRITE_SHARE_GROUP_STATE = 85
@@ -89,6 +94,7 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 class Versions(NamedTuple):
@@ -167,6 +173,8 @@ SERVED: Final[dict[ApiKey, Versions]] = {
     ApiKey.SHARE_GROUP_DESCRIBE: Versions(1, 1),
     ApiKey.SHARE_FETCH: Versions(1, 2),
     ApiKey.SHARE_ACKNOWLEDGE: Versions(1, 2),
+    ApiKey.ADD_RAFT_VOTER: Versions(0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: Versions(0, 0),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: Versions(0, 0),
     ApiKey.READ_SHARE_GROUP_STATE: Versions(0, 0),
     ApiKey.WRITE_SHARE_GROUP_STATE: Versions(0, 1),
@@ -178,6 +186,7 @@ SERVED: Final[dict[ApiKey, Versions]] = {
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: Versions(0, 0),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Versions(0, 0),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: Versions(0, 0),
+    ApiKey.UNREGISTER_CONTROLLER: Versions(0, 0),
 }
 """What is understood. What is advertised differs in `ADVERTISED` and `TELEMETRY_APIS`."""
 
@@ -202,5 +211,6 @@ NEWER_THAN_KIO: Final[dict[ApiKey, int]] = {
     ApiKey.STREAMS_GROUP_HEARTBEAT: 1,
     ApiKey.STREAMS_GROUP_DESCRIBE: 1,
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: 0,
+    ApiKey.UNREGISTER_CONTROLLER: 0,
 }
 """The first version of an API that `newer_messages.py` or `newer_streams_messages.py` has instead of kio."""

@@ -6,6 +6,7 @@ when kio has it.
 - ApiVersions 5 (KIP-1242) names the cluster and the broker that the client means to reach.
 - TxnOffsetCommit 6 (KIP-1319) has topic ids instead of names.
 - DeleteGroups 3 has an error message for each group.
+- UnregisterController 0 removes a controller of a KRaft quorum.
 - Those of streams groups are in `newer_streams_messages.py`, which few programs need.
 """
 
@@ -159,6 +160,33 @@ class DeleteGroupsResponse:
     results: tuple[DeletableGroupResult, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterControllerRequest:
+    """UnregisterController 0."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(94)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    controller_id: BrokerId = field(metadata={"kafka_type": "int32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterControllerResponse:
+    """UnregisterController 0."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(94)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: i16 = field(metadata={"kafka_type": "int16"})
+    """Not kio's type, which does not have CONTROLLER_ID_NOT_REGISTERED."""
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+
+
 NEWER_CLASSES: Final[dict[tuple[ApiKey, int, EntityType], Any]] = {
     (ApiKey(each.__api_key__), each.__version__, each.__type__): each
     for each in (
@@ -168,6 +196,8 @@ NEWER_CLASSES: Final[dict[tuple[ApiKey, int, EntityType], Any]] = {
         TxnOffsetCommitResponse,
         DeleteGroupsRequest,
         DeleteGroupsResponse,
+        UnregisterControllerRequest,
+        UnregisterControllerResponse,
     )
 }
 """The classes of this module by API, version and kind."""

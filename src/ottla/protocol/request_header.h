@@ -14,7 +14,7 @@ enum {
     OTTLA_HEADER_BYTES_MIN = 10,
     OTTLA_API_VERSIONS = 18,
     OTTLA_API_VERSIONS_HIGHEST = 4,
-    OTTLA_API_COUNT = 94,
+    OTTLA_API_COUNT = 95,
 };
 
 /* NEVER: all versions have header version 1. GONE: keys that no broker of today answers. */
@@ -40,7 +40,7 @@ static const int16_t ottla_flexible_from[OTTLA_API_COUNT] = {
     /* 52 Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum */ 0, 1, 1, 0,
     /* 56 AlterPartition, UpdateFeatures, Envelope, FetchSnapshot */ 0, 0, 0, 0,
     /* 60 DescribeCluster, and all that came after it */ 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    /* 80 */ 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    /* 80 */ 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 };
 
 typedef struct {

@@ -89,6 +89,9 @@ HANDLERS: Final[dict[ApiKey, str]] = {
     ApiKey.STREAMS_GROUP_HEARTBEAT: "groups.streams_groups:streams_group_heartbeat",
     ApiKey.STREAMS_GROUP_DESCRIBE: "groups.streams_groups:streams_group_describe",
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: "groups.streams_topologies:update_topology_description",
+    ApiKey.ADD_RAFT_VOTER: "cluster.quorum:add_raft_voter",
+    ApiKey.REMOVE_RAFT_VOTER: "cluster.quorum:remove_raft_voter",
+    ApiKey.UNREGISTER_CONTROLLER: "cluster.quorum:unregister_controller",
 }
 """Module and function in `handlers/`; Produce, Fetch and ApiVersions have their own entry points in `pipeline.py`."""
 

@@ -1,12 +1,16 @@
-"""DescribeQuorum and UnregisterBroker: what tools ask of a cluster that keeps its metadata in a log of its own (KRaft).
+"""DescribeQuorum, UnregisterBroker and changes of voters: what tools ask of a cluster that keeps its metadata in a log
+of its own (KRaft).
 
 Here the metadata is in a store. So the quorum is described as that of one voter, the controller, which writes; the
 other brokers are observers. Offsets are revisions of the store: every registered broker follows it, so that this
-broker's revision is shown for all of them.
+broker's revision is shown for all of them. Voters cannot be added or removed, as in a Kafka whose voters are configured
+(kraft.version 0).
 """
 
 from typing import Any, Final
 
+from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
+from kio.schema.add_raft_voter.v1.response import AddRaftVoterResponse
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.response import (
     DescribeQuorumResponse,
@@ -16,11 +20,13 @@ from kio.schema.describe_quorum.v2.response import (
     ReplicaState,
     TopicData,
 )
+from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.schema.types import BrokerId as WireBrokerId
 from kio.schema.types import TopicName
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
-from kio.static.primitive import i32, i64, u16
+from kio.static.primitive import i16, i32, i64, u16
 
 from ottla.broker.requests.context import RequestContext
 from ottla.broker.requests.services import Services
@@ -30,10 +36,12 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.model.ids import BrokerId
 from ottla.protocol.messages import milliseconds, wire_error
+from ottla.protocol.newer_messages import UnregisterControllerRequest, UnregisterControllerResponse
 from ottla.security.resources import Operation
 from ottla.storage.data_dirs.names import KAFKA_METADATA_TOPIC
 
 _EPOCH_MAX: Final = 2**31 - 1
+_SHOWN_MAX: Final = 100
 
 
 def describe_quorum(
@@ -123,3 +131,47 @@ async def unregister_broker(services: Services, context: RequestContext, request
     except OttlaError as failure:
         error, message = failure.code, str(failure)
     return UnregisterBrokerResponse(throttle_time=milliseconds(0), error_code=wire_error(error), error_message=message)
+
+
+def add_raft_voter(services: Services, context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """Refused: the controller is elected through the metadata store."""
+    error, message = _no_voters(services, context, request.cluster_id, "adding")
+    return AddRaftVoterResponse(throttle_time=milliseconds(0), error_code=wire_error(error), error_message=message)
+
+
+def remove_raft_voter(
+    services: Services, context: RequestContext, request: RemoveRaftVoterRequest
+) -> RemoveRaftVoterResponse:
+    """Refused: the controller is elected through the metadata store."""
+    error, message = _no_voters(services, context, request.cluster_id, "removing")
+    return RemoveRaftVoterResponse(throttle_time=milliseconds(0), error_code=wire_error(error), error_message=message)
+
+
+def _no_voters(
+    services: Services, context: RequestContext, cluster_id: str | None, change: str
+) -> tuple[ErrorCode, str]:
+    if not context.allows_cluster(Operation.ALTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed to alter the cluster"
+    if cluster_id is not None and cluster_id != services.image.cluster_id:
+        return (
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f'The given id "{cluster_id[:_SHOWN_MAX]}" doesn\'t match the cluster id "{services.image.cluster_id}"',
+        )
+    return (
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"Cluster doesn't support {change} voter because the kraft.version feature is 0: "
+        "the controller is elected through the metadata store",
+    )
+
+
+def unregister_controller(
+    services: Services, context: RequestContext, request: UnregisterControllerRequest
+) -> UnregisterControllerResponse:
+    """Refused: no controller is registered apart from the brokers, which UnregisterBroker removes."""
+    error = ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+    message = f"Controller ID {request.controller_id} is not currently registered: brokers are the controllers here"
+    if not context.allows_cluster(Operation.ALTER):
+        error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed to alter the cluster"
+    return UnregisterControllerResponse(
+        throttle_time=milliseconds(0), error_code=i16(int(error)), error_message=message
+    )

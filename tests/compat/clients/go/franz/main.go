@@ -75,6 +75,7 @@ func main() {
 		"delete_records":    p.deleteRecords,
 		"describe_cluster":  p.describeCluster,
 		"log_dirs":          p.logDirs,
+		"guess_version":     p.guessVersion,
 	}
 	maps.Copy(commands, p.groupCommands())
 	maps.Copy(commands, p.transactionCommands())
@@ -411,4 +412,20 @@ func (p *program) logDirs(*loop.Arguments) (loop.Answer, error) {
 		})
 	})
 	return loop.Answer{"sizes": sizes}, nil
+}
+
+// The version of Kafka that kcl and kminion show to operators.
+func (p *program) guessVersion(*loop.Arguments) (loop.Answer, error) {
+	brokers, err := p.admin.ApiVersions(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	guesses := []string{}
+	for _, broker := range brokers.Sorted() {
+		if broker.Err != nil {
+			return nil, broker.Err
+		}
+		guesses = append(guesses, broker.VersionGuess())
+	}
+	return loop.Answer{"guesses": guesses}, nil
 }
