@@ -9,6 +9,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from ottla.env.ports import File, UnresolvedHostError
@@ -37,6 +38,10 @@ ALIVE_ASKED_EVERY_SECONDS: Final = 5
 ALIVE_ASKED_TIMES: Final = 3
 """TCP keepalive: after this time a dead or restarted machine is noticed, also by a peer that only waits, such as a
 group member during a rebalance. The kernel's default is two hours."""
+
+_DISCARDED: Final = bytearray(64 * 1024)
+_DISCARDS_MAX: Final = 16
+"""How often a connection that is closed is read: a peer may send faster than that."""
 
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -122,8 +127,17 @@ class RealSocket:
         if not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
+        self._discard_received()
         self._descriptor = -1
         self._socket.close()
+
+    def _discard_received(self) -> None:
+        """With unread bytes, the kernel would reset the connection: the peer would lose what it has not read yet, and
+        would not know that the connection was closed on purpose."""
+        with suppress(OSError):
+            for _ in range(_DISCARDS_MAX):
+                if not self._socket.recv_into(_DISCARDED):
+                    return
 
 
 class RealListener:

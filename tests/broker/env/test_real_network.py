@@ -6,6 +6,7 @@ import hashlib
 import os
 import resource
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -85,6 +86,15 @@ class TestConnections:
             client.close()
             assert b"" == await receive(server, 1)
 
+    async def test_a_peer_that_is_not_read_gets_what_was_sent_before_the_end(self) -> None:
+        async with connected_pair() as (client, server):
+            client.send([bytes(100_000)])
+            await until(server.on_readable)
+            server.send([b"no"])
+            server.close()
+            assert b"no" == await receive(client, 2)
+            assert b"" == await receive(client, 1)
+
     async def test_nobody_is_called_before_what_is_expected_is_there(self) -> None:
         async with connected_pair() as (client, server):
             other_client, other_server, listener = await pair(RealNetwork())
@@ -143,8 +153,10 @@ class TestConnections:
 
     async def test_a_peer_that_resets_is_an_error(self) -> None:
         async with connected_pair() as (client, server):
-            assert 5 == client.send([b"never"])
-            await until(server.on_readable)
+            descriptor = server.descriptor()
+            assert descriptor is not None
+            with socket.socket(fileno=os.dup(descriptor)) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             server.close()
             await until(client.on_readable)
             with pytest.raises(ConnectionResetError):

@@ -3,6 +3,7 @@ delayed, and sessions that expire."""
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from struct import pack, unpack
@@ -148,6 +149,17 @@ async def test_a_failed_login_with_raw_tokens_closes_without_an_answer() -> None
         await client.send(pack(">i", 5) + b"wrong")
         assert b"" == await client.rest()
         assert 1 == server.failed
+
+
+async def test_a_tls_client_is_disconnected_without_a_reset() -> None:
+    """So it can tell that the listener does not use TLS: Node.js reports a reset as such."""
+    hello = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="broker").do_handshake()
+    async with Server().serving() as server:
+        client = await server.connect()
+        await client.send(hello.read())
+        assert b"" == await client.reader.read(-1)
 
 
 async def test_versions_are_answered_before_a_login_but_only_once() -> None:
