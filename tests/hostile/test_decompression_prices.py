@@ -25,9 +25,11 @@ from ottla.records.decode import decode_records
 from ottla.records.layout import Codec
 from tests.broker_process import BrokerProcess
 from tests.hostile.batches import TIMESTAMP, batch_around, small_batch
+from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.test_hostile_queues import delayed
 from tests.waiting import wait_until
 from tests.wire.exchange import CLIENT_ID, RawConnection, read_response, request_frame
+from tests.wire.share_member import ACCEPT, REJECT, Member, set_up
 from tests.wire.world import TIMEOUT, create_topic, end_offset, unused_name
 
 MEBIBYTE: Final = 1 << 20
@@ -273,3 +275,52 @@ def test_expired_records_in_large_batches(broker: BrokerProcess) -> None:
                 assert ErrorCode.none is found.error_code
                 offsets += [record.offset for batch in scan(found.records)[0] for record in decode_records(batch)]
         assert [*range(1, 2 * batches, 2)] == offsets
+
+
+def test_delayed_records_of_megabytes(broker: BrokerProcess) -> None:
+    """Hundreds of batches that are due at once: each takes a few kilobytes in the log, and 3 MB in memory."""
+    builder = BatchBuilder(codec=Codec.GZIP)
+    builder.append(TIMESTAMP, b"k", bytes(3 * MEBIBYTE), ((DELAY_MS, b"1"),))
+    content = bytes(builder.build())
+    batches = 200
+    with RawConnection(broker.address) as connection:
+        topic, topic_id = delayed(connection, max_message_bytes=str(8 * MEBIBYTE))
+        broker.forget_peak()
+        before = broker.resident_bytes()
+        with quiet_client(broker):
+            for _ in range(batches):
+                assert ErrorCode.none is send(connection, topic_id, (0, content))[0].error_code
+            wait_until(lambda: end_offset(connection, topic) >= batches, "all are delivered")
+    assert broker.peak_bytes() - before < GROWTH_BYTES_MAX
+
+
+def test_dead_letters_out_of_large_batches(broker: BrokerProcess) -> None:
+    """A member of a share group rejects a small record of each."""
+    builder = BatchBuilder(codec=Codec.ZSTD)
+    builder.append(TIMESTAMP, b"k", bytes(LARGE_BYTES))
+    builder.append(TIMESTAMP, b"k", b"v")
+    content = bytes(builder.build())
+    batches = 20
+    letters = f"dlq.{unused_name()}"
+    with RawConnection(broker.address) as connection:
+        create_topic(connection, letters, errors_deadletterqueue_group_enable="true")
+        group_id, topic_id = set_up(
+            connection,
+            0,
+            errors_deadletterqueue_topic_name=letters,
+            errors_deadletterqueue_copy_record_enable="true",
+        )
+        for _ in range(batches):
+            assert ErrorCode.none is send(connection, topic_id, (0, content))[0].error_code
+        member = Member(connection, group_id, topic_id)
+        acquired = 0
+        broker.forget_peak()
+        before = broker.resident_bytes()
+        with quiet_client(broker):
+            while acquired < 2 * batches:
+                for first, last, _ in member.fetch(max_wait=TIMEOUT):
+                    kinds = [REJECT if offset % 2 else ACCEPT for offset in range(first, last + 1)]
+                    assert [ErrorCode.none] == member.acknowledge((first, last, kinds))
+                    acquired = last + 1
+            wait_until(lambda: end_offset(connection, letters) >= batches, "all dead letters are written")
+    assert broker.peak_bytes() - before < GROWTH_BYTES_MAX

@@ -9,6 +9,7 @@ as a partition without a leader, is tried again (`DeadLettersDelayedError`).
 When dead letters are due is decided in `ottla.coordination.share_partitions`.
 """
 
+import asyncio
 import logging
 from array import array
 from bisect import bisect_left
@@ -33,6 +34,7 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.queues.sinks import Outcome, Sinks
 from ottla.records.batch import Batch, scan
 from ottla.records.builder import BatchBuilder
+from ottla.records.payload import INLINE_BYTES_MAX, unpack
 from ottla.records.picking import RecordBlock
 from ottla.records.record import Record
 from ottla.replication.partition import Partition
@@ -45,6 +47,8 @@ RECORDS_MAX: Final = 500
 """Of one batch of dead letters."""
 _READ_BYTES: Final = 1024 * 1024
 """Of the records that one batch of dead letters copies."""
+_LOOKED_BYTES: Final = 16 * 1024 * 1024
+"""What the batches that have these records may decompress to, except for a single larger one."""
 _STORY_BYTES_MAX: Final = 2048
 """More than the headers of a dead letter take, without the group's id."""
 
@@ -90,6 +94,7 @@ class ShareDeadLetters:
         self._clock = clock
         self._disk = disk
         self._counts = counts
+        self._decompressing = asyncio.Lock()
 
     async def write(self, key: ShareKey, partition: Partition, letters: Sequence[DeadLetters]) -> int:
         """Writes one batch of these dead letters; see `WriteDeadLetters`."""
@@ -268,7 +273,7 @@ class ShareDeadLetters:
             batches, _, problem = scan(content)
             if problem is not None and not batches:
                 raise CorruptError(problem)
-            return _source(batches, [offset for offset, _ in wanted], is_copied=is_copied)
+            return await self._source(batches, [offset for offset, _ in wanted], is_copied=is_copied)
         except OttlaError as error:
             _LOGGER.warning(
                 "partition %s-%d: cannot read offsets %d to %d; their dead letters have headers only: %s",
@@ -276,25 +281,32 @@ class ShareDeadLetters:
             )  # fmt: skip
             return _NOTHING
 
+    async def _source(self, batches: Sequence[Batch], wanted: Sequence[int], *, is_copied: bool) -> _Source:
+        records: dict[int, Record] = {}
+        markers: set[int] = set()
+        copied_bytes = looked_bytes = 0
+        for batch in batches:
+            here = wanted[bisect_left(wanted, batch.base_offset) : bisect_left(wanted, batch.next_offset)]
+            if not here:
+                continue
+            if batch.is_control:
+                markers.update(here)
+            elif is_copied:
+                # One at a time, for all groups: compressed records may take a thousand times the memory of a batch.
+                async with self._decompressing:
+                    looked_bytes += await unpack(batch, self._disk.in_background)
+                    block = await self._pick(batch, here)
+                    batch.unpacked = None
+                records |= {offset: block.record(offset) for offset in here if offset in block}
+                copied_bytes += block.size_bytes
+                if copied_bytes >= _READ_BYTES or looked_bytes >= _LOOKED_BYTES:
+                    return _Source(records, markers, int(batch.last_offset))
+        return _Source(records, markers, int(batches[-1].last_offset))
 
-def _source(batches: Sequence[Batch], wanted: Sequence[int], *, is_copied: bool) -> _Source:
-    records: dict[int, Record] = {}
-    markers: set[int] = set()
-    copied_bytes = 0
-    for batch in batches:
-        here = wanted[bisect_left(wanted, batch.base_offset) : bisect_left(wanted, batch.next_offset)]
-        if not here:
-            continue
-        if batch.is_control:
-            markers.update(here)
-        elif is_copied:
-            block = RecordBlock(batch, array("q", here))
-            records |= {offset: block.record(offset) for offset in here if offset in block}
-            copied_bytes += block.size_bytes
-            if copied_bytes >= _READ_BYTES:
-                # Compressed records may take a thousand times the memory of what was read.
-                return _Source(records, markers, int(batch.last_offset))
-    return _Source(records, markers, int(batches[-1].last_offset))
+    async def _pick(self, batch: Batch, offsets: Sequence[int]) -> RecordBlock:
+        if batch.unpacked is None or len(batch.unpacked) <= INLINE_BYTES_MAX:
+            return RecordBlock(batch, array("q", offsets))
+        return await self._disk.in_background(RecordBlock, batch, array("q", offsets))
 
 
 def _first_of(letters: Sequence[DeadLetters]) -> list[tuple[int, DeadLetters]]:

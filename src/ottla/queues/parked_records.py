@@ -13,12 +13,15 @@ from ottla.env.ports import Disk
 from ottla.model.errors import CorruptError, OffsetOutOfRangeError
 from ottla.model.ids import Offset
 from ottla.records.batch import scan
+from ottla.records.payload import INLINE_BYTES_MAX, unpack
 from ottla.records.picking import RecordBlock
 from ottla.storage.log import Log
 
 CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
 _READ_BYTES: Final = 64 * 1024
 _DENSE_READ_BYTES: Final = 1024 * 1024
+_LOOKED_BYTES: Final = 4 * 1024 * 1024
+"""Of what is read at a time, only so much is decompressed."""
 _DENSE_OFFSETS: Final = 256
 """With this many wanted records close behind each other, more is read at a time."""
 
@@ -46,20 +49,25 @@ class ParkedRecords:
         """Whether reading ahead would drop what was read ahead before."""
         return 4 * self._cached_bytes > 3 * self._cache_bytes_max
 
-    async def blocks(self, offsets: "array[int]") -> list[RecordBlock]:
-        """Blocks that have the records of these offsets, which must ascend; the blocks are in the order of offsets."""
+    async def blocks(self, offsets: "array[int]", *, bytes_max: int | None = None) -> list[RecordBlock]:
+        """Blocks that have the records of these offsets, which must ascend; the blocks are in the order of offsets.
+
+        With `bytes_max` those of the first offsets, until they take as much memory; at least one block.
+        """
         found: dict[int, RecordBlock] = {}
-        at = 0
-        while at < len(offsets):
+        at = size_bytes = 0
+        while at < len(offsets) and (bytes_max is None or size_bytes < bytes_max):
             offset = offsets[at]
             place = bisect_left(self._bases, offset + 1) - 1
             base = self._bases[place] if place >= 0 else -1
             block = self._blocks.get(base)
             if block is None or block.last_offset < offset:
-                at = await self._read(offsets, at, found)
+                at, added_bytes = await self._read(offsets, at, found)
+                size_bytes += added_bytes
                 continue
             self._blocks.move_to_end(base)
             found[base] = block
+            size_bytes += block.size_bytes
             at = bisect_left(offsets, block.last_offset + 1, at)
         self._shrink()
         return [found[base] for base in sorted(found)]
@@ -90,10 +98,12 @@ class ParkedRecords:
         if not batches:
             raise CorruptError(f"{place.file.path}, byte {place.position}, offset {offset}: {problem}")
         batch = batches[0]
+        await unpack(batch, self._disk.in_background)
         return batch.base_offset <= offset and not batch.is_control and offset in RecordBlock(batch)
 
-    async def _read(self, offsets: "array[int]", at: int, found: dict[int, RecordBlock]) -> int:
-        """Reads the batch of one offset, and others behind it that are wanted; returns the next offset's place."""
+    async def _read(self, offsets: "array[int]", at: int, found: dict[int, RecordBlock]) -> tuple[int, int]:
+        """Reads the batch of one offset, and others behind it that are wanted; returns the next offset's place, and the
+        size of the blocks."""
         first = offsets[at]
         is_dense = at + _DENSE_OFFSETS < len(offsets) and offsets[at + _DENSE_OFFSETS] - first < 4 * _DENSE_OFFSETS
         place = self._log.read(
@@ -106,16 +116,25 @@ class ParkedRecords:
         if not batches or batches[0].base_offset > first:
             why = problem or "the parked record is missing"
             raise CorruptError(f"{place.file.path}, byte {place.position}, offset {first}: {why}")
+        looked_bytes = added_bytes = 0
         for batch in batches:
             if at == len(offsets):
                 break
             if batch.is_control or batch.last_offset < offsets[at]:
                 continue
-            block = RecordBlock(batch)
+            size_bytes = await unpack(batch, self._disk.in_background)
+            if size_bytes <= INLINE_BYTES_MAX:
+                block = RecordBlock(batch)
+            else:
+                block = await self._disk.in_background(RecordBlock, batch)
             self._add(int(batch.base_offset), block)
             found[int(batch.base_offset)] = block
+            added_bytes += block.size_bytes
             at = bisect_left(offsets, batch.next_offset, at)
-        return at
+            looked_bytes += size_bytes
+            if looked_bytes >= _LOOKED_BYTES:
+                break
+        return at, added_bytes
 
     def _add(self, base: int, block: RecordBlock) -> None:
         if base in self._blocks:

@@ -45,6 +45,7 @@ from ottla.records.control import progress_batch, read_marker, read_progress
 from ottla.records.header_edit import HeaderNames
 from ottla.records.header_stamp import Stamp
 from ottla.records.layout import Codec, Marker
+from ottla.records.payload import unpack
 from ottla.records.picking import RecordBlock, count_fitting, pick_batch
 from ottla.replication.partition import Partition
 from ottla.replication.timers import Timers
@@ -54,7 +55,9 @@ from ottla.storage.log import Appended
 _LOGGER: Final = logging.getLogger(__name__)
 
 _FOLLOWED_BYTES: Final = 1024 * 1024
-"""Read at a time; in between the event loop may do something else."""
+"""Read, or decompressed, at a time; in between the event loop may do something else."""
+_BLOCKS_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of the records that are read back at a time: a few bytes of a log may hold megabytes."""
 _INLINE_BYTES: Final = 128 * 1024
 """What was just written is in the page cache: up to this size it is read on the event loop."""
 _TAKEN_MAX: Final = 16_384
@@ -413,14 +416,21 @@ class QueueShard:
             batches, _, problem = scan(content)
             if not batches:
                 raise CorruptError(f"{found.file.path}, byte {found.position}, offset {state.followed}: {problem}")
+            looked_bytes = 0
             for batch in batches:
                 if batch.next_offset > partition.high_watermark:
                     break
                 try:
+                    if batch.codec:
+                        looked_bytes += await unpack(batch, self._disk.in_background)
                     self._follow_batch(batch)
+                    batch.unpacked = None
                 except CorruptError as error:
                     place = f"{found.file.path}, byte {found.position + batch.position}, offset {batch.base_offset}"
                     raise CorruptError(f"{place}: {error}") from error
+                if looked_bytes >= _FOLLOWED_BYTES:
+                    looked_bytes = 0
+                    await asyncio.sleep(0)
 
     def _follow_batch(self, batch: Batch) -> None:
         state = self._state
@@ -588,11 +598,15 @@ class QueueShard:
             if isinstance(uniform, Deliver | DeadLetter):
                 self._add_ready(uniform, due_ms[0], offsets)
                 return
-            await self._judge(due_ms, offsets, now_ms)
+            while offsets:
+                count, blocks = await self._read_back(offsets)
+                await self._judge(due_ms[:count], offsets[:count], blocks, now_ms)
+                due_ms, offsets = due_ms[count:], offsets[count:]
 
-    async def _judge(self, due_ms: "array[int]", offsets: "array[int]", now_ms: int) -> None:
+    async def _judge(
+        self, due_ms: "array[int]", offsets: "array[int]", blocks: Sequence[RecordBlock], now_ms: int
+    ) -> None:
         """Asks for the verdict about each record."""
-        blocks = await self._parked.blocks(array("q", sorted(offsets)))
         # What was committed meanwhile may be about these records: a cancel that was acknowledged before now counts.
         await self._follow()
         by_offset = _Lookup(blocks)
@@ -708,12 +722,12 @@ class QueueShard:
     ) -> Plan:
         """Drafts a plan for as many of the parcel's records as fit into a batch, and builds the batch."""
         wanted = parcel.offsets() if offsets is None else offsets
-        blocks = await self._parked.blocks(array("q", sorted(wanted)))
+        read, blocks = await self._read_back(wanted)
         limit = min(_BATCH_BYTES_MAX, self._batch_bytes_max(sink.topic))
         added_bytes = self._added_bytes
         if self.kind.is_stamping(parcel.action):
             added_bytes += _STAMPED_BYTES + len(parcel.detail)
-        count = max(1, count_fitting(blocks, wanted, limit, added_bytes))
+        count = max(1, count_fitting(blocks, wanted[:read], limit, added_bytes))
         if count < len(wanted):
             if offsets is None:
                 # Part of what was refused: the rest is planned after it.
@@ -722,6 +736,16 @@ class QueueShard:
         plan = self._state.draft(sink, parcel._replace(runs=runs_of(wanted)))
         self._built[sink] = _Built(self._build(plan, wanted, blocks), due_ms)
         return plan
+
+    async def _read_back(self, offsets: "array[int]") -> tuple[int, list[RecordBlock]]:
+        """How many of these records, from the first on, were read back, and the blocks that have them."""
+        ascending = array("q", sorted(offsets))
+        blocks = await self._parked.blocks(ascending, bytes_max=_BLOCKS_BYTES_MAX)
+        last_offset = blocks[-1].last_offset
+        if last_offset >= ascending[-1]:
+            return len(offsets), blocks
+        count = next(at for at, offset in enumerate(offsets) if offset > last_offset)
+        return (count, blocks) if count else (1, await self._parked.blocks(offsets[:1]))
 
     def _look_ahead(self) -> None:
         """Reads records that are due soon, beside everything else."""
@@ -736,7 +760,7 @@ class QueueShard:
                 if not moved:
                     return
                 kept = (moved[at] for at in self._state.settled.unsettled(moved))
-                await self._parked.blocks(array("q", sorted(kept)))
+                await self._parked.blocks(array("q", sorted(kept)), bytes_max=_BLOCKS_BYTES_MAX)
                 await asyncio.sleep(0)
         except OttlaError as error:
             _LOGGER.info("queue %s: cannot read ahead: %s", self.name, error)

@@ -33,6 +33,14 @@ from ottla.records.wire cimport OTTLA_HEADER_BYTES, ottla_add64
 cdef size_t PAYLOAD_BYTES_MAX = INT32_MAX - OTTLA_HEADER_BYTES
 
 
+ctypedef struct Picking:
+    int64_t base_offset, base_timestamp, append_time
+    int32_t last_delta
+    bint is_append_time
+    const int64_t* wanted
+    Py_ssize_t wanted_count
+
+
 @cython.final
 cdef class RecordBlock:
     """Some records of a batch, or all of them, as bytes of its own."""
@@ -62,19 +70,18 @@ cdef class RecordBlock:
     cdef int _fill(self, batch, Py_buffer* view, const int64_t* wanted, Py_ssize_t wanted_count) except -1:
         """Takes the records over; with `wanted`, ascending offsets, only those."""
         cdef ottla_edit_walk walk
-        cdef ottla_record record
-        cdef ottla_headers headers
         cdef ottla_record_finding finding
-        cdef ottla_picked* picked
-        cdef const uint8_t* start
-        cdef int64_t base_offset = batch.base_offset, base_timestamp = batch.base_timestamp
-        cdef int64_t append_time = batch.max_timestamp, offset
-        cdef int32_t count = batch.count, last_delta = batch.last_offset_delta, delta = -1
-        cdef bint is_append_time = batch.timestamp_type == 1
-        cdef Py_ssize_t wanted_at = 0, room = count, index
-        cdef size_t used = 0, total = 0
+        cdef Picking picking
+        cdef int32_t count = batch.count
+        cdef Py_ssize_t room = count
+        cdef size_t total = 0
+        picking.base_offset, picking.base_timestamp = batch.base_offset, batch.base_timestamp
+        picking.append_time, picking.is_append_time = batch.max_timestamp, batch.timestamp_type == 1
+        picking.last_delta = batch.last_offset_delta
+        picking.wanted, picking.wanted_count = wanted, wanted_count
         if count < 0 or count > view.len // OTTLA_RECORD_BYTES_MIN:
-            raise CorruptBatchError(record_story(OTTLA_RECORD_CUT_OFF, base_offset, view.len // OTTLA_RECORD_BYTES_MIN))
+            index = view.len // OTTLA_RECORD_BYTES_MIN
+            raise CorruptBatchError(record_story(OTTLA_RECORD_CUT_OFF, picking.base_offset, index))
         if wanted != NULL and wanted_count < room:
             room = wanted_count
         self._records = <ottla_picked*>malloc((room + 1) * sizeof(ottla_picked))
@@ -84,47 +91,76 @@ cdef class RecordBlock:
         walk.at = <const uint8_t*>view.buf
         walk.end = walk.at + view.len
         walk.count = count
-        # Pointers into the batch first; they are moved to the copy when its size is known.
-        while walk.done < count:
-            finding = ottla_next_record(&walk, &record, &headers)
-            if finding == OTTLA_RECORD_GOOD and (record.offset_delta <= delta or record.offset_delta > last_delta):
-                finding = OTTLA_RECORD_BAD_OFFSET
+        if view.len < RELEASE_BYTES_MIN:
+            finding = self._pick(&walk, &picking, &total)
+        else:
+            with nogil:
+                finding = self._pick(&walk, &picking, &total)
+        if finding != OTTLA_RECORD_GOOD:
+            raise CorruptBatchError(record_story(finding, picking.base_offset, walk.done))
+        self._data = <uint8_t*>malloc(total + 1)
+        if self._data == NULL:
+            raise MemoryError(f"no memory for {total} bytes of records")
+        if total < RELEASE_BYTES_MIN:
+            self._copy()
+        else:
+            with nogil:
+                self._copy()
+        self.size_bytes = total + room * sizeof(ottla_picked)
+        self._first = self._records[0].offset if self.count else -1
+        self._last = self._records[self.count - 1].offset if self.count else -1
+        return 0
+
+    cdef ottla_record_finding _pick(self, ottla_edit_walk* walk, const Picking* by, size_t* total) noexcept nogil:
+        """Notes where the records are: pointers into the batch, which `_copy` moves to the copy when its size is
+        known."""
+        cdef ottla_record record
+        cdef ottla_headers headers
+        cdef ottla_record_finding finding
+        cdef ottla_picked* picked
+        cdef const uint8_t* start
+        cdef int64_t offset
+        cdef int32_t delta = -1
+        cdef Py_ssize_t wanted_at = 0
+        while walk.done < walk.count:
+            finding = ottla_next_record(walk, &record, &headers)
             if finding != OTTLA_RECORD_GOOD:
-                raise CorruptBatchError(record_story(finding, base_offset, walk.done))
+                return finding
+            if record.offset_delta <= delta or record.offset_delta > by.last_delta:
+                return OTTLA_RECORD_BAD_OFFSET
             delta = record.offset_delta
             start = walk.at
             walk.at = record.end
             walk.done += 1
-            offset = ottla_add64(base_offset, delta)
-            if wanted != NULL:
-                while wanted_at < wanted_count and wanted[wanted_at] < offset:
+            offset = ottla_add64(by.base_offset, delta)
+            if by.wanted != NULL:
+                while wanted_at < by.wanted_count and by.wanted[wanted_at] < offset:
                     wanted_at += 1
-                if wanted_at == wanted_count or wanted[wanted_at] != offset:
+                if wanted_at == by.wanted_count or by.wanted[wanted_at] != offset:
                     continue
             picked = self._records + self.count
             picked.offset = offset
-            picked.timestamp = append_time if is_append_time else ottla_add64(base_timestamp, record.timestamp_delta)
+            picked.timestamp = by.append_time
+            if not by.is_append_time:
+                picked.timestamp = ottla_add64(by.base_timestamp, record.timestamp_delta)
             picked.fields = ottla_fields_start(start, &record)
             picked.fields_size = <uint32_t>(ottla_fields_end(&record) - picked.fields)
             picked.headers_at = <uint32_t>(headers.at - picked.fields)
             picked.headers_size = <uint32_t>headers.size
             picked.header_count = headers.count
-            total += record.end - picked.fields
+            total[0] += record.end - picked.fields
             self.count += 1
-        if walk.at != walk.end:
-            raise CorruptBatchError(record_story(OTTLA_RECORD_TRAILING, base_offset, count))
-        self._data = <uint8_t*>malloc(total + 1)
-        if self._data == NULL:
-            raise MemoryError(f"no memory for {total} bytes of records")
+        return OTTLA_RECORD_GOOD if walk.at == walk.end else OTTLA_RECORD_TRAILING
+
+    cdef void _copy(self) noexcept nogil:
+        cdef ottla_picked* picked
+        cdef Py_ssize_t index
+        cdef size_t used = 0
         for index in range(self.count):
             picked = self._records + index
             memcpy(self._data + used, picked.fields, picked.headers_at + picked.headers_size)
             picked.fields = self._data + used
             used += picked.headers_at + picked.headers_size
-        self.size_bytes = total + room * sizeof(ottla_picked)
-        self._first = self._records[0].offset if self.count else -1
-        self._last = self._records[self.count - 1].offset if self.count else -1
-        return 0
 
     def __dealloc__(self):
         free(self._records)
