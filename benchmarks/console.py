@@ -22,6 +22,7 @@ from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.values import NewTopic
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.producer.async_producer import AsyncProducer
+from ottla.console.cluster.scans import Scans
 from ottla.console.services.records.query import RecordsQuery
 from ottla.console.services.records.scan import scan_plan
 from ottla.console.services.records.search import Search, all_rows, bounds_for
@@ -111,7 +112,7 @@ async def _poll(bootstrap: str, records: int) -> int:
 async def _search(admin: AsyncAdmin, text: str) -> int:
     query = RecordsQuery.of({"filter": text})
     bounds = await bounds_for(admin.cluster, TOPIC, query)
-    _, progress = await all_rows(Search(admin.cluster, bounds, scan_plan(query, None), query).events())
+    _, progress = await all_rows(Search(admin.cluster, Scans(), bounds, scan_plan(query, None), query).events())
     return progress.scanned
 
 

@@ -32,8 +32,8 @@ How a page is added:
    `form = await form_of(request)` (its origin and token were verified before; `text_of`, `number_of`, `unconfirmed`
    check fields) and ends with `return see(request, "/things/x")`, a redirect to the page that shows the result. Raise
    any `OttlaError`, or `NotFoundError`, for an error page; `InvalidFormError` to say what is wrong with a form.
-   Blocking work belongs into `asyncio.to_thread`. Tables of more than some hundred rows use `windows.window`;
-   addresses with names `path_of("topics", name)`.
+   Blocking work belongs into `asyncio.to_thread`, looking through records into `access.scans`. Tables of more than
+   some hundred rows use `windows.window`; addresses with names `path_of("topics", name)`.
 3. `templates/<name>/list.html`: starts with `{% extends layout %}` and `{% import "macros.html" as ui with context %}`
    and fills the blocks `title`, `state` (one sentence), `actions`, `content`. `macros.html` documents its macros:
    tables, forms, fields, commands to copy (`ui.copy(command("topics", "create", name))`), charts, tabs, states.

@@ -49,6 +49,7 @@ from ottla.console.web.login import LoginLimiter
 from ottla.console.web.pages import ROOM
 from ottla.console.web.sessions import Sessions
 from ottla.model.errors import OttlaError
+from ottla.transport.refusal_log import RefusalLog
 
 PAGES: Final = (
     overview,
@@ -96,6 +97,8 @@ class Console:
         """Where charts get their past from."""
         self.sessions: Final = Sessions(settings, time.monotonic)
         self.limiter: Final = LoginLimiter(time.monotonic)
+        self.refusals: Final = RefusalLog(what="request")
+        """Of logins."""
         self.provider: Final = None if settings.oidc is None else Provider(settings.oidc)
         """The identity provider with which people sign in."""
         self.login_flow: Final = LoginFlow(time.time)
@@ -197,6 +200,7 @@ class Console:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
+                self.refusals.report_counted(time.monotonic())
                 self.jobs.remove_old_files()
                 await self.sessions.renew_tokens()
                 await self.sessions.end_expired()

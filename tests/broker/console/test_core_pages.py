@@ -240,6 +240,16 @@ def test_users_of_the_cluster_sign_in_and_have_their_own_rights(secured: Secured
     assert 303 == console.get("/audit").status_code, "the old cookie is worth nothing"
 
 
+def test_a_failed_login_is_logged_with_address_and_user(
+    login_console: Visitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert 401 == sign_in(login_console, "mallory\n", "guess").status_code
+    lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith("refused request")]
+    assert 1 == len(lines)
+    assert lines[0].startswith("refused request from testclient: login of user 'mallory\\n': ")
+    assert "guess" not in caplog.text
+
+
 def test_failed_logins_are_limited(login_console: Visitor) -> None:
     for _ in range(5):
         assert 401 == sign_in(login_console, "mallory", "guess").status_code

@@ -15,6 +15,7 @@ import pytest
 
 from ottla import Admin, NewTopic, Producer
 from ottla.client.producer.partitioner import partition_for_key
+from ottla.console.cluster.scans import Scans
 from ottla.console.errors import InvalidFormError
 from ottla.console.filters.syntax import Root
 from ottla.console.services.records.exports import safe_cell
@@ -187,7 +188,7 @@ def searched(console: Visitor, topic: str, **params: str) -> tuple[list[Any], An
     async def run() -> tuple[list[Any], Any]:
         cluster = console.access().cluster
         bounds = await bounds_for(cluster, topic, query)
-        return await all_rows(Search(cluster, bounds, scan_plan(query, None), query).events())
+        return await all_rows(Search(cluster, Scans(), bounds, scan_plan(query, None), query).events())
 
     return console.run(run)
 
@@ -263,7 +264,7 @@ def test_new_records_are_followed(console: Visitor, broker: InProcessBroker) -> 
         cluster = console.access().cluster
         bounds = await bounds_for(cluster, NAME_200, query)
         async with (
-            aclosing(follow(cluster, bounds, scan_plan(query, None), query)) as turns,
+            aclosing(follow(cluster, Scans(), bounds, scan_plan(query, None), query)) as turns,
             console.access().producer() as producer,
         ):
             for value in (b"other", b"wanted 1", b"wanted 2"):

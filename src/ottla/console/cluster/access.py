@@ -18,6 +18,7 @@ from ottla.console.cluster.audit import AuditLog, Outcome
 from ottla.console.cluster.jobs import Job, Jobs, Work
 from ottla.console.cluster.remembered import Remembered
 from ottla.console.cluster.sampler import Sampler
+from ottla.console.cluster.scans import Scans
 from ottla.console.history.prometheus import Prometheus
 from ottla.console.settings import ConsoleSettings
 from ottla.model.errors import DeniedError, StorageError
@@ -65,6 +66,7 @@ class UserClients:
         """Set when the session is over: streams of its pages end, while jobs go on."""
         self.streams = 0
         """Streams that are open (`ottla.console.web.events`)."""
+        self.scans: Final = Scans()
         self._uses = 1
         self.remembered: Final = Remembered()
 
@@ -134,6 +136,7 @@ class UserClients:
         if self._uses:
             return
         self.remembered.close()
+        self.scans.close()
         if self._admin is not None:
             await self._admin.close()
         if self._registry is not None:
@@ -173,6 +176,11 @@ class Access:
     def cluster(self) -> Cluster:
         """The connections of `admin()`, for functions of `ottla.client.admin`."""
         return self.clients.admin().cluster
+
+    @property
+    def scans(self) -> Scans:
+        """Where the user's records are looked through."""
+        return self.clients.scans
 
     def consumer(self, *topics: str, **options: Any) -> AsyncConsumer:
         """A new consumer with the user's rights; use it with `async with`."""

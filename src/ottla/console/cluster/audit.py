@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -57,7 +58,8 @@ class AuditLog:
         self._path = path
         self._now_ms = now_ms
         self._kept: OrderedDict[str, AuditEntry] = OrderedDict()
-        self._lock = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "console-audit")
+        """Of its own: a change does not wait for searches."""
 
     @property
     def path(self) -> Path | None:
@@ -112,8 +114,7 @@ class AuditLog:
     async def _append(self, entry: AuditEntry) -> None:
         if self._path is not None:
             line = msgspec.json.encode(entry, enc_hook=str) + b"\n"
-            async with self._lock:
-                await asyncio.to_thread(self._write, self._path, line)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._write, self._path, line)
         self._keep(entry)
 
     @staticmethod

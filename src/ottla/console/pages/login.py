@@ -4,6 +4,7 @@ an identity provider."""
 import asyncio
 import logging
 import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from ottla.console.web.pages import NotFoundError, form_of, render, see, text_of
 from ottla.console.web.sessions import TooManySessionsError
 from ottla.model.errors import RetriableError
 from ottla.security.sasl.authentication_error import AuthenticationError
+from ottla.transport.refusal_log import RefusalKind
 
 if TYPE_CHECKING:
     from ottla.console.application import Console
@@ -37,6 +39,7 @@ _PROBLEMS: Final = (
     RetriableError,
 )
 """Why a login fails: the login page says it, and offers another try."""
+_SHOWN_MAX: Final = 200
 _ERROR_CODE: Final = re.compile("[a-z_]{1,60}")
 
 
@@ -55,12 +58,13 @@ async def login(request: Request) -> Response:
     console = request.app.state.console
     form = await form_of(request)
     user, after = text_of(form, "user", ""), _after(text_of(form, "next", ""))
-    address = request.client.host if request.client is not None else "unknown"
+    address = _address(request)
     try:
         with console.limiter.counted(address, user):
             clients = await log_in(console.settings, user, text_of(form, "password", ""))
             await _sign_in(request, user, clients)
     except _PROBLEMS as error:
+        _log_refusal(request, f"login of user {user[:_SHOWN_MAX]!a}", error)
         status, problem = _described(error)
         return _login_page(request, status=status, user=user, problem=problem, after=after)
     return RedirectResponse(after, status_code=303)
@@ -96,13 +100,14 @@ async def callback(request: Request) -> Response:
     state = request.query_params.get("state", "")
     name = _login_cookie(request, state)
     cookie = request.cookies.get(name, "")
-    address = request.client.host if request.client is not None else "unknown"
+    address = _address(request)
     try:
         login = console.login_flow.finish(cookie, state)
         code = _code_of(request)
         with console.limiter.counted(address, address):
             user = await _finish(request, provider, code=code, verifier=login.verifier, nonce=login.nonce)
     except _PROBLEMS as error:
+        _log_refusal(request, "login with the identity provider", error)
         status, problem = _described(error)
         # Another try goes to the same page, even if the console was started again since the cookie was made.
         after = _after(console.login_flow.claimed_after(cookie))
@@ -172,6 +177,17 @@ def _code_of(request: Request) -> str:
     if not given.get("code"):
         raise LoginRefusedError("the identity provider sent no code")
     return given["code"]
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else "unknown"
+
+
+def _log_refusal(request: Request, what: str, error: Exception) -> None:
+    """Logged with the address, as brokers log theirs: they see only the console's."""
+    address = _address(request)
+    refusals = request.app.state.console.refusals
+    refusals.add(RefusalKind.LOGIN, address, address, f"{what}: {error}", time.monotonic())
 
 
 def _described(error: Exception) -> tuple[int, str]:

@@ -82,7 +82,7 @@ async def _shown(access: Access, topic: str, query: RecordsQuery, *, is_plain: b
         return {**found, "stream": query.address(f"{path}/live")}
     if query.is_search and not is_plain:
         return {**found, "stream": query.address(f"{path}/search")}
-    search = Search(access.cluster, bounds, plan, query, seconds_max=_PLAIN_SECONDS)
+    search = Search(access.cluster, access.scans, bounds, plan, query, seconds_max=_PLAIN_SECONDS)
     rows, progress = await all_rows(search.events())
     return {**found, "rows": rows, "progress": progress}
 
@@ -97,7 +97,7 @@ async def search(request: Request) -> Response:
     async def events() -> AsyncGenerator[bytes, None]:
         try:
             bounds = await bounds_for(access.cluster, topic, query)
-            async with aclosing(Search(access.cluster, bounds, plan, query).events()) as found:
+            async with aclosing(Search(access.cluster, access.scans, bounds, plan, query).events()) as found:
                 async for each in found:
                     if isinstance(each, Found):
                         yield event("rows", {"html": _rows_html(each.rows, path, query)})
@@ -121,7 +121,7 @@ async def live(request: Request) -> Response:
         try:
             bounds = await bounds_for(access.cluster, topic, query)
             yield event("ready", {})
-            async with aclosing(follow(access.cluster, bounds, plan, query)) as turns:
+            async with aclosing(follow(access.cluster, access.scans, bounds, plan, query)) as turns:
                 async for turn in turns:
                     yield event(
                         "rows",
@@ -194,7 +194,7 @@ async def download(request: Request) -> Response:
     bounds = await bounds_for(access.cluster, topic, query)
     return file_stream(
         access,
-        export(access.cluster, bounds, plan, query, kind),
+        export(access.cluster, access.scans, bounds, plan, query, kind),
         MEDIA_TYPES[kind],
         attachment(f"{topic}.{kind.value}"),
     )

@@ -12,6 +12,7 @@ import io
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,10 +25,11 @@ from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
 from ottla.console.cluster.access import Access
 from ottla.console.cluster.jobs import Job
+from ottla.console.cluster.scans import IsStopped, Scans
 from ottla.console.filters.syntax import Root
 from ottla.console.services.records.query import RecordsQuery
 from ottla.console.services.records.rows import ReadRecord
-from ottla.console.services.records.scan import ScanPlan, matching, scan_plan
+from ottla.console.services.records.scan import ScanPlan, check_stopped, matching, scan_plan
 from ottla.console.services.records.search import Bounds, bounds_for
 from ottla.console.web.human import plural, short_bytes, time_text
 from ottla.protocol.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
@@ -56,6 +58,7 @@ MEDIA_TYPES: Final = {
 
 async def export(
     cluster: Cluster,
+    scans: Scans,
     bounds: Bounds,
     plan: ScanPlan,
     query: RecordsQuery,
@@ -71,7 +74,7 @@ async def export(
     places = {each: start for each, (start, _) in bounds.items()}
     async with aclosing(RangeFetch(cluster, ranges, rules).chunks()) as chunks:
         async for chunk in chunks:
-            count, data = await asyncio.to_thread(_written, writer, chunk, plan)
+            count, data = await scans.run(partial(_written, writer, chunk, plan))
             records += count
             reached = min(chunk.next_offset, bounds[chunk.partition][1])
             offsets += max(0, reached - places[chunk.partition])
@@ -79,7 +82,7 @@ async def export(
             on_chunk(offsets, records)
             if data:
                 yield data
-    yield await asyncio.to_thread(writer.end)
+    yield await scans.run(lambda is_stopped: writer.end())
 
 
 async def start_export(access: Access, topic: str, query: RecordsQuery, kind: ExportFormat) -> Job:
@@ -100,7 +103,7 @@ async def start_export(access: Access, topic: str, query: RecordsQuery, kind: Ex
             job.report(offsets, note=f"{plural(records, 'record')}, {short_bytes(file.size_bytes)}")
 
         try:
-            async with aclosing(export(access.cluster, bounds, plan, query, kind, on_chunk)) as pieces:
+            async with aclosing(export(access.cluster, access.scans, bounds, plan, query, kind, on_chunk)) as pieces:
                 async for piece in pieces:
                     await asyncio.to_thread(file.append, piece)
             await asyncio.to_thread(file.finish)
@@ -114,11 +117,11 @@ async def start_export(access: Access, topic: str, query: RecordsQuery, kind: Ex
     return access.start_job("export", f"Export of {topic} as {kind.value}", work)
 
 
-def _written(writer: "_Writer", chunk: Chunk, plan: ScanPlan) -> tuple[int, bytes]:
+def _written(writer: "_Writer", chunk: Chunk, plan: ScanPlan, is_stopped: IsStopped) -> tuple[int, bytes]:
     count = 0
     decoded = decode_chunk(chunk)
     for batch in decoded.batches:
-        count += writer.add(chunk, batch, plan)
+        count += writer.add(chunk, batch, plan, is_stopped)
     if decoded.error is not None:
         raise decoded.error
     return count, writer.drain()
@@ -130,10 +133,11 @@ class _Writer:
     def __init__(self) -> None:
         self._buffer = io.BytesIO()
 
-    def add(self, chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> int:
+    def add(self, chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan, is_stopped: IsStopped) -> int:
         """Writes the records that pass; returns how many."""
         count = 0
-        for record in matching(chunk, batch, plan):
+        for record in matching(chunk, batch, plan, is_stopped):
+            check_stopped(is_stopped)
             self.write(record)
             count += 1
         return count
@@ -228,9 +232,9 @@ class _Parquet(_Writer):
 
         self._file = pq.ParquetWriter(self._sink, _PARQUET, compression="zstd")
 
-    def add(self, chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> int:
+    def add(self, chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan, is_stopped: IsStopped) -> int:
         if plan.columns is not None:
-            wanted = pa.array([record.offset for record in matching(chunk, batch, plan)], pa.int64())
+            wanted = pa.array([record.offset for record in matching(chunk, batch, plan, is_stopped)], pa.int64())
             batch = batch.filter(pc.is_in(batch.column("offset"), value_set=wanted))
         if batch.num_rows:
             partition = pa.repeat(pa.scalar(chunk.partition.partition, pa.int32()), batch.num_rows)

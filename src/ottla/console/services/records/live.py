@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
+from ottla.console.cluster.scans import Scans
 from ottla.console.services.records.query import RecordsQuery
 from ottla.console.services.records.rows import RecordRow
 from ottla.console.services.records.scan import ScanPlan, scan_chunk
@@ -46,7 +48,7 @@ class LiveRows:
 
 
 async def follow(
-    cluster: Cluster, bounds: Bounds, plan: ScanPlan, query: RecordsQuery
+    cluster: Cluster, scans: Scans, bounds: Bounds, plan: ScanPlan, query: RecordsQuery
 ) -> AsyncGenerator[LiveRows, None]:
     """Records from the end of the bounds on, until the generator is closed; a few times a second at most."""
     rules = RangeRules(isolation_level=READ_UNCOMMITTED if query.uncommitted else READ_COMMITTED)
@@ -62,7 +64,7 @@ async def follow(
         try:
             async with aclosing(RangeFetch(cluster, ranges, rules).chunks()) as chunks:
                 async for chunk in chunks:
-                    scanned = await asyncio.to_thread(scan_chunk, chunk, plan, rows_max=ROWS_PER_TURN, newest=True)
+                    scanned = await scans.run(partial(scan_chunk, chunk, plan, rows_max=ROWS_PER_TURN, newest=True))
                     kept.extend(scanned.rows)
                     arrived += scanned.records
                     matched += scanned.matched

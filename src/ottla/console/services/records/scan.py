@@ -4,17 +4,20 @@ Batches are decoded to Arrow columns. `filters.candidates` decides on whole colu
 those become objects, and only those in doubt are decoded and asked one by one.
 """
 
+import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.fetch.arrow_chunks import decode_chunk
 from ottla.client.fetch.chunk import Chunk
+from ottla.console.cluster.scans import IsStopped, ScanStoppedError
 from ottla.console.filters.candidates import ColumnFilter, column_filter
 from ottla.console.filters.evaluation import Predicate, predicate
 from ottla.console.filters.masks import has_any, with_doubts
@@ -28,6 +31,10 @@ from ottla.registry.serde.framing import KEY_HEADER, VALUE_HEADER
 
 if TYPE_CHECKING:
     from ottla.registry.serde.schema_reader import SchemaReader
+
+_FIRST_PART_BYTES: Final = 64 * 1024
+_PART_SECONDS: Final = 0.05
+_PART_GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +72,17 @@ def scan_plan(query: RecordsQuery, reader: "SchemaReader | None") -> ScanPlan:
     return ScanPlan(decode=query.decode, reader=reader, passes=predicate(node), columns=column_filter(node))
 
 
-def scan_chunk(chunk: Chunk, plan: ScanPlan, *, rows_max: int, newest: bool) -> Scanned:
-    """Rows of the records that pass: the first ones of the chunk, or with `newest` the last ones."""
+def scan_chunk(chunk: Chunk, plan: ScanPlan, is_stopped: IsStopped, *, rows_max: int, newest: bool) -> Scanned:
+    """Rows of the records that pass: the first ones of the chunk, or with `newest` the last ones.
+
+    Raises `ScanStoppedError`.
+    """
     decoded = decode_chunk(chunk)
     records = sum(batch.num_rows for batch in decoded.batches)
     found: deque[ReadRecord] = deque(maxlen=rows_max if newest else None)
     matched = 0
-    for batch in decoded.batches:
-        chosen, doubted = _chosen(chunk, batch, plan)
+    for part in chain.from_iterable(_parts(batch, plan, is_stopped) for batch in decoded.batches):
+        chosen, doubted = _chosen(chunk, part, plan)
         if doubted is None:
             matched += chosen.num_rows
             # The rest would only be thrown away.
@@ -80,22 +90,49 @@ def scan_chunk(chunk: Chunk, plan: ScanPlan, *, rows_max: int, newest: bool) -> 
             some = chosen.slice(start, rows_max if newest else max(rows_max - len(found), 0))
             found.extend(_records(chunk, some, plan))
             continue
-        for record in _passing(chunk, chosen, doubted, plan):
+        for record in _passing(chunk, chosen, doubted, plan, is_stopped):
             matched += 1
             if newest or len(found) < rows_max:
                 found.append(record)
     starts = [int(each.base_offset) for each in chunk.batches] if found else []
-    rows = [
-        each.row(plan.decode, chunk.batches[max(bisect_right(starts, each.offset) - 1, 0)].timestamp_type)
-        for each in found
-    ]
+    rows: list[RecordRow] = []
+    for each in found:
+        check_stopped(is_stopped)
+        kind = chunk.batches[max(bisect_right(starts, each.offset) - 1, 0)].timestamp_type
+        rows.append(each.row(plan.decode, kind))
     return Scanned(rows=rows, records=records, matched=matched, error=decoded.error)
 
 
-def matching(chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> Iterator[ReadRecord]:
-    """The records of one decoded batch that pass, in order."""
-    chosen, doubted = _chosen(chunk, batch, plan)
-    return _records(chunk, chosen, plan) if doubted is None else _passing(chunk, chosen, doubted, plan)
+def matching(chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan, is_stopped: IsStopped) -> Iterator[ReadRecord]:
+    """The records of one decoded batch that pass, in order. Raises `ScanStoppedError`."""
+    for part in _parts(batch, plan, is_stopped):
+        chosen, doubted = _chosen(chunk, part, plan)
+        if doubted is None:
+            yield from _records(chunk, chosen, plan)
+        else:
+            yield from _passing(chunk, chosen, doubted, plan, is_stopped)
+
+
+def check_stopped(is_stopped: IsStopped) -> None:
+    """Raises `ScanStoppedError`."""
+    if is_stopped():
+        raise ScanStoppedError
+
+
+def _parts(batch: pa.RecordBatch, plan: ScanPlan, is_stopped: IsStopped) -> Iterator[pa.RecordBatch]:
+    """The batch in parts whose filter takes a short time each: an abandoned scan ends between them."""
+    check_stopped(is_stopped)
+    if plan.columns is None or not batch.num_rows:
+        yield batch
+        return
+    rows = max(_FIRST_PART_BYTES * batch.num_rows // max(batch.nbytes, 1), 1)
+    start = 0
+    while start < batch.num_rows:
+        begun = time.monotonic()
+        yield batch.slice(start, rows)
+        check_stopped(is_stopped)
+        start += rows
+        rows = rows * _PART_GROWTH if time.monotonic() - begun < _PART_SECONDS else max(rows // _PART_GROWTH, 1)
 
 
 def _chosen(chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> tuple[pa.RecordBatch, pa.BooleanArray | None]:
@@ -113,8 +150,11 @@ def _chosen(chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> tuple[pa.Rec
     return chosen, None if mask.is_exact else pc.invert(mask.certain.filter(mask.possible))
 
 
-def _passing(chunk: Chunk, chosen: pa.RecordBatch, doubted: pa.BooleanArray, plan: ScanPlan) -> Iterator[ReadRecord]:
+def _passing(
+    chunk: Chunk, chosen: pa.RecordBatch, doubted: pa.BooleanArray, plan: ScanPlan, is_stopped: IsStopped
+) -> Iterator[ReadRecord]:
     for record, is_doubted in zip(_records(chunk, chosen, plan), doubted.to_pylist(), strict=True):
+        check_stopped(is_stopped)
         if not is_doubted or plan.passes is None or plan.passes(record):
             yield record
 

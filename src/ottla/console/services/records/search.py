@@ -4,7 +4,6 @@ The newest records are found from the end backwards, window by window, each larg
 one pass. Memory is bounded by the chunks in flight and the rows of the limit, whatever the topic's size.
 """
 
-import asyncio
 import re
 import time
 from collections import deque
@@ -12,12 +11,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
+from ottla.client.fetch.chunk import Chunk
 from ottla.client.fetch.fetch_connections import FetchConnections
 from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.partitioner import partition_for_key
+from ottla.console.cluster.scans import IsStopped, Scans, ScanStoppedError
 from ottla.console.services.records.query import Order, RecordsQuery
 from ottla.console.services.records.rows import RecordRow
 from ottla.console.services.records.scan import Scanned, ScanPlan, scan_chunk
@@ -103,9 +105,17 @@ class Search:
     """One run of a query. `events` may be iterated once; closing it stops the search."""
 
     def __init__(
-        self, cluster: Cluster, bounds: Bounds, plan: ScanPlan, query: RecordsQuery, *, seconds_max: float | None = None
+        self,
+        cluster: Cluster,
+        scans: Scans,
+        bounds: Bounds,
+        plan: ScanPlan,
+        query: RecordsQuery,
+        *,
+        seconds_max: float | None = None,
     ) -> None:
         self._cluster = cluster
+        self._threads = scans
         self._bounds = {each: pair for each, pair in bounds.items() if pair[0] < pair[1]}
         self._plan = plan
         self._query = query
@@ -277,9 +287,11 @@ class Search:
         chunks = RangeFetch(self._cluster, ranges, rules, connections=connections).chunks()
         async with aclosing(chunks):
             async for chunk in chunks:
-                scanned = await asyncio.to_thread(
-                    scan_chunk, chunk, self._plan, rows_max=max(rows_max - self._shown, 1), newest=newest
-                )
+                try:
+                    limit = max(rows_max - self._shown, 1)
+                    scanned = await self._threads.run(partial(self._scan, chunk, rows_max=limit, newest=newest))
+                except ScanStoppedError:
+                    return  # the time is over
                 self._scanned += scanned.records
                 self._matched += scanned.matched
                 self._bytes += chunk.size_bytes
@@ -291,6 +303,9 @@ class Search:
         if self._error is None:
             # A range may end in a gap.
             self._offsets += sum(max((range_.end or 0) - places[each], 0) for each, range_ in ranges.items())
+
+    def _scan(self, chunk: Chunk, is_stopped: IsStopped, *, rows_max: int, newest: bool) -> Scanned:
+        return scan_chunk(chunk, self._plan, lambda: is_stopped() or self._is_late, rows_max=rows_max, newest=newest)
 
     def _is_report_due(self) -> bool:
         now = time.monotonic()
