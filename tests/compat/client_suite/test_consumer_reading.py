@@ -1,5 +1,6 @@
 """The consumer without a group: what was written is read, in order, from wherever one wants."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -93,8 +94,8 @@ def test_iterating_waits_for_new_records_and_ends_after_its_time(bootstrap: str,
 
 
 async def test_iterating_with_asyncio(bootstrap: str, topic: str) -> None:
-    partitions = make_topic(bootstrap, topic, 2)
-    fill(bootstrap, {partition: numbered(30) for partition in partitions})
+    partitions = await asyncio.to_thread(make_topic, bootstrap, topic, 2)
+    await asyncio.to_thread(fill, bootstrap, {partition: numbered(30) for partition in partitions})
     async with AsyncConsumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE_MS
     ) as reading:
