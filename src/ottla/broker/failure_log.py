@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from ottla.model.errors import OttlaError
+from ottla.model.errors import OttlaError, RemovedLogError
 
 _LOGGER: Final = logging.getLogger(__name__)
 _REMEMBERED_MAX: Final = 1000
@@ -16,7 +16,9 @@ class FailureLog:
         self._logged: set[str] = set()
 
     def report(self, error: OttlaError) -> None:
-        """Logs an error unless the same message was logged before."""
+        """Logs an error unless the same message was logged before; not that a log was deleted while it was used."""
+        if isinstance(error, RemovedLogError):
+            return
         text = str(error)
         if text not in self._logged:
             if len(self._logged) >= _REMEMBERED_MAX:

@@ -47,6 +47,12 @@ class StorageError(OttlaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class RemovedLogError(StorageError):
+    """A log was deleted, set aside or moved while it was in use. Nothing is wrong with the disk."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 class OlderMetadataError(StorageError):
     """The metadata store is older than what this broker has acted on: it was restored from a backup, or replaced."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.env.ports import Clock, Disk
-from ottla.model.errors import OttlaError
+from ottla.model.errors import OttlaError, RemovedLogError
 from ottla.model.ids import Offset, TimestampMs
 from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.log import Log
@@ -92,6 +92,8 @@ class Housekeeping:
             await found.log.wait_flushed(found.first_uncleanable_offset)
             await store.checkpoints.save_in_background()
             report = await self._cleaner.clean(found.log, now, discard=store.discard)
+        except RemovedLogError:
+            return False
         except OttlaError as error:
             _LOGGER.error("partition %s was not cleaned: %s", partition, error)
             return False
@@ -136,6 +138,8 @@ class Housekeeping:
             try:
                 if expire(log, now):
                     shrinking.append(log)
+            except RemovedLogError:
+                continue
             except (OttlaError, OSError) as error:
                 _LOGGER.error("%s", error)
                 continue
@@ -146,6 +150,8 @@ class Housekeeping:
         for log in shrinking:
             try:
                 log.delete_below_start()
+            except RemovedLogError:
+                continue
             except OttlaError as error:
                 _LOGGER.error("%s", error)
                 continue
@@ -185,6 +191,8 @@ class Housekeeping:
         """Flushes one log; a failure takes only that log offline."""
         try:
             await log.wait_flushed(offset)
+        except RemovedLogError:
+            return
         except OttlaError as error:
             _LOGGER.error("%s", error)
 

@@ -25,6 +25,7 @@ from ottla.model.errors import (
     DecompressionLimitError,
     OffsetOutOfRangeError,
     OttlaError,
+    RemovedLogError,
     StorageError,
 )
 from ottla.model.ids import (
@@ -204,7 +205,9 @@ class Log:
 
     def fail(self, error: OSError, what: str) -> StorageError:
         """Takes the log offline after an error that leaves its files in an unknown state; returns the error to
-        raise."""
+        raise. If the log was removed in the meantime, that is the reason."""
+        if isinstance(self.health.failure, RemovedLogError):
+            return self.health.failure
         where = error.filename or self.folder
         why = f"{where}: cannot {what}: {error.strerror or error}; the partition is offline"
         return self.health.fail(StorageError(why))
@@ -676,7 +679,14 @@ class Log:
 
     def abandon(self, why: str) -> None:
         """Gives up the files as they are; every further use raises."""
-        self.health.fail(StorageError(why))
+        self._give_up(StorageError(why))
+
+    def remove(self) -> None:
+        """The files are about to be deleted or set aside; every further use raises RemovedLogError."""
+        self._give_up(RemovedLogError(f"{self.partition} was deleted or set aside"))
+
+    def _give_up(self, error: StorageError) -> None:
+        self.health.fail(error)
         self.segments.release()
 
     def close(self) -> None:

@@ -482,7 +482,7 @@ class LogStore:
 
     def _move_away(self, partition: TopicPartition, log: Log, folder: DataDir, target: str) -> None:
         self.cancel_move(partition)
-        log.abandon(f"{partition} was deleted or set aside")
+        log.remove()
         try:
             self._disk.rename(log.folder, target)
         except OSError as error:

@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,6 +15,8 @@ from ottla.storage.housekeeping import Housekeeping, HousekeepingConfig
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_store import LogStore
 from tests.unit.storage.rig import CONFIG, DATA, P0, P1, append, batch, fill, housekeeping, open_store, values
+
+Work = Callable[[Housekeeping, TimestampMs], Awaitable[None]]
 
 
 class HousekeptStore:
@@ -94,6 +98,26 @@ def test_one_broken_log_does_not_stop_the_others(caplog: pytest.LogCaptureFixtur
     asyncio.run(rig.work.expire(TimestampMs(rig.clock.now_ms() + 60_000)))
     assert (0, 10) == (rig.first.start_offset, rig.second.start_offset)
     assert f"{DATA}/t-0" in caplog.text
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_topics_that_are_deleted_meanwhile_are_no_errors(caplog: pytest.LogCaptureFixture, turns: int) -> None:
+    """A topic may be deleted while its log is flushed or its segments expire."""
+    for work in (Housekeeping.flush_by_time, Housekeeping.checkpoint, Housekeeping.expire):
+        rig = Rig(dataclasses.replace(CONFIG, flush_ms=0, retention_ms=1_000))
+        fill(rig.first, 10)
+        fill(rig.second, 10)
+
+        async def scenario(rig: Rig = rig, work: Work = work) -> None:
+            running = asyncio.ensure_future(work(rig.work, TimestampMs(rig.clock.now_ms() + 60_000)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for partition in (P0, P1):
+                rig.store.delete(partition)
+            await running
+
+        asyncio.run(scenario())
+        assert [] == [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 def test_silent_producers_are_forgotten() -> None:
