@@ -324,3 +324,30 @@ def test_dead_letters_out_of_large_batches(broker: BrokerProcess) -> None:
                     acquired = last + 1
             wait_until(lambda: end_offset(connection, letters) >= batches, "all dead letters are written")
     assert broker.peak_bytes() - before < GROWTH_BYTES_MAX
+
+
+def test_claims_of_thousands_of_batches(broker: BrokerProcess) -> None:
+    """Each has a byte, and claims as much as is decompressed on the event loop."""
+    content = batch_around(Codec.ZSTD, claiming_frame(2 * MEBIBYTE - 1))
+    partitions = 1000
+    with RawConnection(broker.address) as connection:
+        topic_id = create_topic(connection, unused_name(), partitions)
+        with quiet_client(broker):
+            for _ in range(5):
+                responses = send(connection, topic_id, *((index, content) for index in range(partitions)))
+                codes = [part.error_code for part in responses]
+                # Nobody knows how much it took until a frame was found out: the others are to be sent again.
+                assert ErrorCode.invalid_record is codes[0]
+                assert {ErrorCode.invalid_record, ErrorCode.request_timed_out} == set(codes)
+
+
+def test_a_refused_batch_leaves_the_others_of_its_request(broker: BrokerProcess) -> None:
+    """Records without keys, on a compacted topic."""
+    random = Random(3)
+    with RawConnection(broker.address) as connection:
+        topic_id = create_topic(connection, unused_name(), PARTITIONS, cleanup_policy="compact")
+        for keyless in (many_records(Codec.ZSTD, 1000), many_records(Codec.ZSTD, 1_000_000)):
+            good = small_batch(random, codec=Codec.ZSTD)
+            parts = [(index, good if index % 2 else keyless) for index in range(PARTITIONS)]
+            codes = [part.error_code for part in send(connection, topic_id, *parts)]
+            assert [ErrorCode.invalid_record, ErrorCode.none] * (PARTITIONS // 2) == codes

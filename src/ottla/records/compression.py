@@ -108,15 +108,16 @@ def _decompress_claimed(
     """Decompresses into a buffer of the claimed size, or of a plausible one; if it is too small, of the limit.
 
     A claim beyond the limit is refused before there is any buffer. Whatever else the data claims, only what comes out
-    takes memory: the pages of a large buffer have none before they are written.
+    takes time and memory: the pages of a buffer that is larger than plausible have none before they are written.
     """
     if claim > len(data) * _RATIOS_MAX[codec]:
         raise _damaged(codec, data, f"it claims {claim} bytes, which its size does not allow")
     if claim > limit:
         raise _too_large(codec, limit)
-    capacity = min(limit, claim or max(_FIRST_GUESS_BYTES, len(data) * _FIRST_GUESS_RATIO))
+    plausible = max(_FIRST_GUESS_BYTES, len(data) * _FIRST_GUESS_RATIO)
+    capacity = min(limit, claim or plausible)
     while True:
-        output = _room(capacity)
+        output = bytearray(capacity) if capacity <= min(plausible, _FILLED_BYTES_MAX) else _mapped(capacity)
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -126,20 +127,21 @@ def _decompress_claimed(
                 raise _too_large(codec, limit) from error
             capacity = limit
             continue
-        if isinstance(output, bytearray):
-            del output[size:]
-        return memoryview(output)[:size]
+        if type(output) is not bytearray:
+            return memoryview(output)[:size]
+        del output[size:]
+        return memoryview(output)
 
 
-def _room(size: int) -> bytearray | mmap:
-    """A buffer; the pages of a large one take memory as they are written."""
-    return bytearray(size) if size <= _FILLED_BYTES_MAX else mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
+def _mapped(size: int) -> mmap:
+    """A buffer whose pages take memory as they are written."""
+    return mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
 
 
 def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         size = _bounded(_snappy_size(data), limit)
-        raw = memoryview(_room(size))[:size]
+        raw = memoryview(bytearray(size) if size <= _FILLED_BYTES_MAX else _mapped(size))
         _snappy_block(data, raw)
         return raw
     blocks: list[tuple[memoryview, int]] = []
@@ -157,7 +159,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
         at += size
     if at > len(data):
         raise _damaged(Codec.SNAPPY, data, "the stream header is truncated")
-    output, start = memoryview(_room(total)), 0
+    output, start = memoryview(bytearray(total) if total <= _FILLED_BYTES_MAX else _mapped(total)), 0
     for block, size in blocks:
         _snappy_block(block, output[start : start + size])
         start += size
@@ -195,14 +197,15 @@ def _gzip_size(data: memoryview) -> int:
 
 def _lz4_size(data: memoryview) -> int:
     """The content size of the frame header, if it has one; 0 if unknown."""
-    if len(data) < 15 or bytes(data[:4]) != _LZ4_MAGIC or not data[4] & 0x08:
+    if len(data) < 15 or not data[4] & 0x08 or bytes(data[:4]) != _LZ4_MAGIC:
         return 0
     return int.from_bytes(data[6:14], "little")
 
 
 def _zstd_size(data: memoryview) -> int:
     """The content size of the frame header, if it has one; 0 if unknown."""
-    if len(data) < 5 or bytes(data[:4]) != _ZSTD_MAGIC:
+    # Java writes frames without a size: neither its bytes nor the bit that a single segment sets.
+    if len(data) < 5 or not data[4] & 0xE0 or bytes(data[:4]) != _ZSTD_MAGIC:
         return 0
     flags = data[4]
     single_segment = flags >> 5 & 1

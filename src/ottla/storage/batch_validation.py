@@ -56,7 +56,10 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
     if isinstance(verdict, OttlaError):
         # A copy, since a raised error refers to the batch by its traceback.
         raise copy(verdict)
-    return _validate(batch, config, now, oldest, newest, DECOMPRESSED_BYTES_MAX, is_own=is_own)[0]
+    try:
+        return _validate(batch, config, now, oldest, newest, DECOMPRESSED_BYTES_MAX, is_own=is_own)[0]
+    finally:
+        batch.unpacked = None
 
 
 def validate_ahead(
@@ -65,8 +68,8 @@ def validate_ahead(
     """Validates a client's batch before it is appended: returns the batch to append, whose verdict `validate` goes by,
     and the size of its records when decompressed. May run in a thread.
 
-    Raises `DecompressionLimitError` if they take more than `limit`, unless no batch may take as much. For a batch that
-    will be refused, the size is the limit.
+    Raises `DecompressionLimitError` if they take more than `limit`, unless no batch may take as much. If they cannot be
+    decompressed, which may be found out late, the size is the limit.
     """
     oldest, newest = now - config.timestamp_before_max_ms, min(now + config.timestamp_after_max_ms, UNLIMITED)
     try:
@@ -74,9 +77,12 @@ def validate_ahead(
     except OttlaError as error:
         if isinstance(error, DecompressionLimitError) and limit < DECOMPRESSED_BYTES_MAX:
             raise
+        size = batch.size_bytes if batch.unpacked is None else len(batch.unpacked)
+        if isinstance(error, DecompressionLimitError) or isinstance(error.__cause__, CorruptBatchError):
+            size = limit
         error.__cause__ = error.__context__ = None
         batch.verdict = error.with_traceback(None)
-        return batch, limit
+        return batch, size
     finally:
         batch.unpacked = None
     validated.verdict = config
@@ -89,7 +95,7 @@ def _validate(
     batch.check()
     _check_header(batch, config, is_own=is_own)
     try:
-        payload = read_payload(batch, limit)
+        payload = batch.unpacked = read_payload(batch, limit)
     except CorruptBatchError as error:
         # The checksum was right, so that sending the batch again would not help.
         raise InvalidRecordError(str(error)) from error

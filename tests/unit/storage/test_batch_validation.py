@@ -9,12 +9,14 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import (
     BatchTooLargeError,
     CorruptBatchError,
+    DecompressionLimitError,
     InvalidRecordError,
     InvalidTimestampError,
     OttlaError,
     SegmentTooSmallError,
     UnsupportedCodecError,
 )
+from ottla.model.ids import TimestampMs
 from ottla.records.batch import Batch, crc32c, scan
 from ottla.records.builder import BatchBuilder
 from ottla.records.layout import (
@@ -28,7 +30,7 @@ from ottla.records.layout import (
     TimestampType,
 )
 from ottla.sim.disk import SimDisk
-from ottla.storage.batch_validation import validate
+from ottla.storage.batch_validation import validate, validate_ahead
 from ottla.storage.log_config import LogConfig
 from tests.unit.storage.rig import CONFIG, EPOCH, NOW, batch, new_log, placed, values
 
@@ -291,3 +293,44 @@ def test_the_records_at_fault_are_named(codec: Codec) -> None:
     with pytest.raises(InvalidRecordError) as keyless:
         validate(came, LogConfig(cleanup_compact=True, timestamp_after_max_ms=9 * HOUR), NOW)
     assert [2, 4] == [index for index, _ in keyless.value.record_errors]
+
+
+def compressed(codec: Codec = Codec.ZSTD, size: int = 10_000) -> Batch:
+    builder = BatchBuilder(codec=codec)
+    builder.append(NOW, b"k", bytes(size))
+    return Batch(bytearray(builder.build()))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_batch_is_refused_for_the_same_reason_if_it_was_validated_ahead(name: str) -> None:
+    make, config, error, _ = REFUSED[name]
+    with pytest.raises(error) as at_once:
+        validate(make(), config, NOW)
+    validated, _ = validate_ahead(make(), config, NOW)
+    for _ in range(2):
+        with pytest.raises(error) as ahead:
+            validate(validated.copied(), config, NOW)
+        assert str(at_once.value) == str(ahead.value)
+
+
+@pytest.mark.parametrize("kind", TimestampType)
+@pytest.mark.parametrize("stored", [None, Codec.LZ4])
+def test_a_batch_that_was_validated_ahead_is_not_looked_into_again(kind: TimestampType, stored: Codec | None) -> None:
+    config = dataclasses.replace(CONFIG, timestamp_type=kind, compression=stored)
+    later = TimestampMs(NOW + 1)
+    expected = validate(compressed(), config, later)
+    validated, size = validate_ahead(compressed(), config, NOW)
+    assert size > 10_000
+    assert bytes(expected.buffer) == bytes(validate(validated.copied(), config, later).buffer)
+    other = dataclasses.replace(config)
+    validated.buffer[-1:] = bytes([validated.buffer[-1] ^ 1])
+    assert validated is validate(validated, config, NOW)
+    if kind is TimestampType.CREATE_TIME:
+        with pytest.raises(CorruptBatchError):
+            validate(validated, other, NOW)
+
+
+def test_what_would_decompress_to_more_than_a_limit_is_not_validated_ahead() -> None:
+    with pytest.raises(DecompressionLimitError):
+        validate_ahead(compressed(), CONFIG, NOW, 10_000)
+    assert Codec.ZSTD == validate_ahead(compressed(), CONFIG, NOW, 20_000)[0].codec
