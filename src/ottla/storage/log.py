@@ -400,19 +400,19 @@ class Log:
         batches, _, problem = scan(run)
         start, expected = 0, self.end_offset
         for at, batch in enumerate(batches):
-            if batch.base_offset < expected:
-                problem = f"offset {batch.base_offset} is below the expected offset {expected}"
-                # Of two batches that were exchanged, the first is wrong, too.
-                batches = [each for each in batches[:at] if each.next_offset <= batch.base_offset]
-                break
-            if batch.base_offset > expected and not self._has_gaps:
-                if at > 0:
+            if batch.base_offset != expected:
+                if batch.base_offset < expected:
+                    problem = f"offset {batch.base_offset} is below the expected offset {expected}"
+                    # Of two batches that were exchanged, the first is wrong, too.
+                    end = batch.base_offset
+                    batches = [*batches[:start], *(each for each in batches[start:at] if each.next_offset <= end)]
+                    break
+                if at > 0 and not self._has_gaps:
                     # The leader checks the order of its batches if it is asked for the offset that seems to be missing.
                     batches = batches[:at]
                     break
-                self._has_gaps = True  # It was asked for it: compaction has removed records.
+                self._has_gaps = True  # The leader was asked for it: compaction has removed records.
             expected = batch.next_offset
-        for at, batch in enumerate(batches):
             ahead_bytes = batch.position - batches[start].position
             if self._must_roll(batch, batch.last_offset, ahead_bytes, now):
                 self._write_run(run, batches[start:at], now)
