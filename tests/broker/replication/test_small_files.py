@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.topic_requests import delete_records_of
 from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import Offset, TopicPartition
 from ottla.records.batch import scan
 from ottla.records.layout import LEADER_EPOCH_AT
@@ -140,3 +142,98 @@ async def test_a_huge_log_start_of_the_only_replica(tmp_path: Path, caplog: pyte
         assert start <= START
         assert VALUES[start:] == await read_all(brokers, "t", len(VALUES) - start)
         assert [each for each in caplog.messages if str(path) in each]
+
+
+def last_epoch_flipped(folder: Path) -> Path:
+    (path,) = folder.glob("*.log")
+    content = bytearray(path.read_bytes())
+    content[scan(bytes(content))[0][-1].position + LEADER_EPOCH_AT + 3] ^= 8
+    path.write_bytes(content)
+    return path
+
+
+def emptied(pattern: str) -> Callable[[Path], Path]:
+    def empty(folder: Path) -> Path:
+        path = max(folder.glob(pattern))
+        path.write_bytes(b"")
+        return path
+
+    return empty
+
+
+def removed(pattern: str) -> Callable[[Path], Path]:
+    def remove(folder: Path) -> Path:
+        path = max(folder.glob(pattern))
+        path.unlink()
+        return path
+
+    return remove
+
+
+def with_first_digit_changed(name: str) -> Callable[[Path], Path]:
+    def change(folder: Path) -> Path:
+        path = folder / name
+        version, count, first, *rest = path.read_bytes().splitlines()
+        path.write_bytes(b"\n".join([version, count, b"9" + first[1:], *rest, b""]))
+        return path
+
+    return change
+
+
+PARTITION_FILES: list[Callable[[Path], Path]] = [
+    emptied("*.txnindex"),
+    removed("*.txnindex"),
+    emptied("*.snapshot"),
+    emptied(names.EPOCHS),
+    removed(names.EPOCHS),
+    with_first_digit_changed(names.EPOCHS),
+    last_epoch_flipped,
+]
+
+
+@pytest.mark.parametrize("name", ["", names.HIGH_WATERMARKS, names.RECOVERY_POINTS, names.CLOSED_SEGMENTS])
+async def test_files_of_one_replica_of_three(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """Each partition has another damage in its folder, or a file of the data dir is damaged; that broker leads next."""
+    count = len(PARTITION_FILES)
+    async with ReplicatedBrokers(tmp_path) as brokers:
+        await brokers.make_topic("t", count)
+        producer = AsyncProducer(bootstrap_servers=brokers.bootstrap, transactional_id="x", acks="all")
+        async with producer:
+            await producer.init_transactions()
+            for what in (b"committed", b"aborted", b"at last"):
+                producer.begin_transaction()
+                for partition in range(count):
+                    await producer.send("t", value=what, partition=partition)
+                if what == b"aborted":
+                    await producer.flush()
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+        for partition in range(count):
+            await brokers.wait_in_sync("t", partition)
+        for number in (2, 1, 0):
+            await brokers.stop(number)
+        folder = brokers.data(0)
+        if name:
+            path = folder / name
+            path.write_bytes(path.read_bytes().replace(b"t 3 6\n", b"t 3 9\n").replace(b"t 3 0:", b"t 3 5:"))
+            told = [path]
+        else:
+            told = [damage(folder / f"t-{partition}") for partition, damage in enumerate(PARTITION_FILES)]
+        caplog.clear()
+        await start_all(brokers, first=0)
+        found: dict[int, list[bytes | None]] = {partition: [] for partition in range(count)}
+        async with AsyncConsumer(
+            bootstrap_servers=brokers.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
+            consumer.assign([TopicPartition("t", partition) for partition in range(count)])
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while sum(map(len, found.values())) < 2 * count:
+                    for where, records in (await consumer.poll(timeout_ms=200)).items():
+                        found[where.partition] += [record.value for record in records]
+        assert {each: [b"committed", b"at last"] for each in range(count)} == found
+        for partition in range(count):
+            await brokers.wait_in_sync("t", partition)
+            assert 1 == len(set(brokers.contents("t", partition).values()))
+        for path in told:
+            assert [each for each in caplog.messages if str(path) in each], path
