@@ -7,7 +7,7 @@ import pytest
 from ottla.model.errors import CorruptError
 from ottla.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from ottla.records.batch import crc32c
-from ottla.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producers.producer_snapshot import EndedSegment, decode_snapshot, encode_snapshot, read_snapshot
 from ottla.storage.producers.producer_state import BatchSpan, ProducerEntry
 from tests.unit.storage.rig import flipped
 
@@ -46,6 +46,20 @@ def test_earlier_batches_follow_what_kafka_reads() -> None:
             decode_snapshot("s", flipped(content, position, 0))
         with pytest.raises(CorruptError):
             decode_snapshot("s", content[:position])
+
+
+def test_the_segment_that_ends_here_follows_what_kafka_reads() -> None:
+    ended = EndedSegment(partition_crc=1, base_offset=Offset(2), size_bytes=3, aborted_count=4)
+    content = encode_snapshot([ENTRY], ended)
+    assert ([ENTRY], ended) == read_snapshot("s", content)
+    assert ([ENTRY], None) == read_snapshot("s", encode_snapshot([ENTRY]))
+    assert encode_snapshot([ENTRY])[6:] == content[6 : 6 + 4 + 46]
+    assert bytes.fromhex("00000000" + "00000001" + f"{2:016x}" + f"{3:016x}" + "00000004") == content[6 + 4 + 46 :]
+    for position in range(len(content)):
+        with pytest.raises(CorruptError):
+            read_snapshot("s", flipped(content, position, 0))
+        with pytest.raises(CorruptError):
+            read_snapshot("s", content[:position])
 
 
 def test_no_producers() -> None:
