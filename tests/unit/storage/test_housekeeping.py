@@ -104,11 +104,11 @@ def test_one_broken_log_does_not_stop_the_others(caplog: pytest.LogCaptureFixtur
 def test_topics_that_are_deleted_meanwhile_are_no_errors(caplog: pytest.LogCaptureFixture, turns: int) -> None:
     """A topic may be deleted while its log is flushed or its segments expire."""
     for work in (Housekeeping.flush_by_time, Housekeeping.checkpoint, Housekeeping.expire):
-        rig = Rig(dataclasses.replace(CONFIG, flush_ms=0, retention_ms=1_000))
+        rig = HousekeptStore(dataclasses.replace(CONFIG, flush_ms=0, retention_ms=1_000))
         fill(rig.first, 10)
         fill(rig.second, 10)
 
-        async def scenario(rig: Rig = rig, work: Work = work) -> None:
+        async def delete_meanwhile(rig: HousekeptStore = rig, work: Work = work) -> None:
             running = asyncio.ensure_future(work(rig.work, TimestampMs(rig.clock.now_ms() + 60_000)))
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -116,7 +116,7 @@ def test_topics_that_are_deleted_meanwhile_are_no_errors(caplog: pytest.LogCaptu
                 rig.store.delete(partition)
             await running
 
-        asyncio.run(scenario())
+        asyncio.run(delete_meanwhile())
         assert [] == [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
 
 
