@@ -1,8 +1,8 @@
 """When the records of stored batches expire, kept for a bounded number of batches of all partitions.
 
 A batch is read and walked when a consumer first fetches it. What was found is kept by regions of segment files, and
-forgotten with the least recently used region. A log opens a file again after it has replaced or truncated it; then, and
-when the topic's TTL has changed, the batches are walked again.
+forgotten with the least recently used region, or some time after the file is closed. A log opens a file again after it
+has replaced or truncated it; then, and when the topic's TTL has changed, the batches are walked again.
 """
 
 from array import array
@@ -27,6 +27,9 @@ KNOWN_BATCHES_MAX: Final = 500_000
 
 LOOKED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Batches are walked until they were decompressed to this much; then the range ends early."""
+
+CLOSED_REGIONS_MIN: Final = 1000
+"""Regions of closed files that are not looked for; a small one takes about a kilobyte."""
 
 NO_RECORD: Final = -1
 """The last expiry of a batch without data records."""
@@ -109,9 +112,14 @@ class ExpiryIndex:
         self._region_bytes = region_bytes
         self._regions: OrderedDict[tuple[str, int], _Region] = OrderedDict()
         """By path and number, the least recently used first."""
+        self._regions_before_look = CLOSED_REGIONS_MIN
         self.known_batches = 0
         self.read_bytes = 0
         """Read from files so far, and decompressed."""
+
+    def __len__(self) -> int:
+        """How many regions of files are known."""
+        return len(self._regions)
 
     def survey(self, file: File, position: int, end: int, *, ttl_ms: int, now: TimestampMs) -> Survey:
         """What is known of the whole batches from `position`, where one begins, to `end`; reads those that are not.
@@ -156,8 +164,16 @@ class ExpiryIndex:
             if region.file() is file and region.ttl_ms == ttl_ms:
                 return region
             self.known_batches -= len(region.starts)
+        elif len(self._regions) >= self._regions_before_look:
+            self._forget_closed()
         region = self._regions[key] = _Region(file, ttl_ms, position)
         return region
+
+    def _forget_closed(self) -> None:
+        """Deleted logs do not come back."""
+        for key in [key for key, region in self._regions.items() if region.file() is None]:
+            self.known_batches -= len(self._regions.pop(key).starts)
+        self._regions_before_look = 2 * len(self._regions) + CLOSED_REGIONS_MIN
 
     def _extend(self, region: _Region, file: File, position: int, border: int, end: int) -> None:
         """Makes the region know all batches from `position` on that begin before `border` and end before `end`."""

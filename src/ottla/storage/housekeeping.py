@@ -50,7 +50,8 @@ class Housekeeping:
         self._cleaner_backoff_seconds = config.cleaner_backoff_ms / 1000
         self._disk = disk
         self._clock = clock
-        self._flushed_ms: dict[Log, TimestampMs] = {}
+        self._unflushed_ms: dict[Log, TimestampMs] = {}
+        """Since when a log has had records that are not flushed, as `flush_by_time` saw it."""
         self._chores = [
             _Chore(1_000, self.sweep),
             _Chore(1_000, self.flush_by_time),
@@ -159,11 +160,13 @@ class Housekeeping:
 
     async def flush_by_time(self, now: TimestampMs) -> None:
         """Flushes logs whose oldest unflushed record has waited for `flush.ms`."""
-        for log in self._usable():
-            if log.recovery_point == log.end_offset:
-                self._flushed_ms.pop(log, None)
-            elif now - self._flushed_ms.setdefault(log, now) >= log.config.flush_ms:
-                del self._flushed_ms[log]
+        # A new dict each time, since a deleted log would stay in memory.
+        self._unflushed_ms = {
+            log: self._unflushed_ms.get(log, now) for log in self._usable() if log.recovery_point != log.end_offset
+        }
+        for log, since in list(self._unflushed_ms.items()):
+            if now - since >= log.config.flush_ms:
+                del self._unflushed_ms[log]
                 await self._flush(log, log.end_offset)
 
     async def remember_metadata(self, now: TimestampMs) -> None:

@@ -490,6 +490,7 @@ class LogStore:
         del self._logs[partition], self._dir_of[partition]
         self.shortfalls.pop(partition, None)
         self.bare.discard(partition)
+        folder.identities.pop(partition, None)
         self._log_counts[folder.path] -= 1
 
     # Moving a log to another data dir
@@ -548,7 +549,7 @@ class LogStore:
         log.is_moving = False
         old, target = log.folder, future.target
         home = f"{target.path}/{partition}"
-        self._note_identity(target, partition, source.identities[partition].topic_id)
+        self._note_identity(target, partition, source.identities.pop(partition).topic_id)
         self._log_counts[source.path] -= 1
         self._log_counts[target.path] += 1
         log.move_to(home, parts, persist_bounds=lambda: self.checkpoints.save_bounds(target))

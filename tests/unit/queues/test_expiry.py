@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.env.ports import File
 from ottla.model.errors import StorageError
 from ottla.model.ids import Offset, ProducerEpoch, ProducerId
 from ottla.model.queue_names import TTL_MS
 from ottla.queues.expiry import PLACEHOLDER_TYPE, RANGE_BYTES_MAX, READ_PER_TURN_BYTES_MAX, ExpiryFilter, UnexpiredRead
-from ottla.queues.expiry_index import ExpiryIndex
+from ottla.queues.expiry_index import CLOSED_REGIONS_MIN, ExpiryIndex
 from ottla.records.batch import Batch, scan
 from ottla.records.builder import BatchBuilder
 from ottla.records.decode import decode_records
@@ -21,6 +22,7 @@ from ottla.records.layout import Codec, Marker
 from ottla.replication.partition import Partition, TransactionEnd
 from ottla.replication.partition_state import ALL_REPLICAS
 from ottla.sim.clock import SimClock
+from ottla.sim.disk import SimDisk
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segments.segment import FileRange
 from tests.unit.replication.rig import Noted, PartitionRig
@@ -274,6 +276,19 @@ async def test_the_index_is_bounded() -> None:
     made.clock.advance(1)
     assert [] == bounded.consume(max_bytes=2000)
     assert 0 < index.known_batches <= 50
+
+
+def test_the_index_forgets_files_that_are_closed() -> None:
+    index, disk = ExpiryIndex(), SimDisk()
+    kept: list[File] = []
+    for number in range(3 * CLOSED_REGIONS_MIN):
+        file = disk.open(f"/{number}", create=True)
+        content = timed(1000).buffer
+        file.write_at(0, [content])
+        assert (len(content), ()) == index.survey(file, 0, len(content), ttl_ms=NO_TTL, now=NOW)
+        kept = [*kept[:9], file]
+    assert len(index) <= 2 * CLOSED_REGIONS_MIN
+    assert index.known_batches == len(index)
 
 
 ttls = st.none() | st.integers(0, 50)

@@ -2,8 +2,10 @@
 
 import asyncio
 import dataclasses
+import gc
 import logging
 from collections.abc import Awaitable, Callable
+from weakref import ref
 
 import pytest
 
@@ -86,6 +88,22 @@ def test_flushing_by_time() -> None:
     rig.clock.advance(1)
     asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
     assert 2 == rig.first.recovery_point
+
+
+def test_deleted_logs_are_forgotten() -> None:
+    rig = HousekeptStore(LogConfig(flush_ms=2_000))
+    append(rig.first, batch())
+    append(rig.second, batch())
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    deleted = ref(rig.first)
+    rig.store.delete(P0)
+    del rig.first
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    gc.collect()
+    assert deleted() is None
+    rig.clock.advance(2)
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    assert 1 == rig.second.recovery_point
 
 
 def test_one_broken_log_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -44,6 +44,16 @@ def test_creating_spreads_over_the_dirs() -> None:
     assert ("topic-id", 6) == (store.identity(P0).topic_id, len(store))
 
 
+def test_partitions_that_are_deleted_or_set_aside_are_forgotten() -> None:
+    store = open_store(SimDisk())
+    for _ in range(3):
+        for partition in (P0, P1):
+            store.create(partition, "topic-id")
+        store.delete(P0)
+        store.set_aside(P1)
+    assert {} == store.dirs[0].identities
+
+
 def test_unknown_partitions() -> None:
     with pytest.raises(UnknownPartitionError, match="t-0 has no log on this broker"):
         open_store(SimDisk()).get(P0)
