@@ -2,6 +2,7 @@
 
 import gc
 from pathlib import Path
+from weakref import ref
 
 from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer
 from ottla.broker.broker import Broker
@@ -13,8 +14,8 @@ from tests.waiting import until
 TOPICS = 5
 
 
-async def come_and_go(broker: Broker, number: int) -> None:
-    """Creates topics with a queue and a TTL, produces and fetches, and deletes them."""
+async def come_and_go(broker: Broker, number: int) -> list["ref[Log]"]:
+    """Creates topics with a queue and a TTL, produces and fetches, and deletes them; their logs."""
     bootstrap = f"127.0.0.1:{broker.port}"
     names = [f"t-{number}-{at}" for at in range(TOPICS)]
     for name in names:
@@ -31,10 +32,12 @@ async def come_and_go(broker: Broker, number: int) -> None:
             seen += 1
             if seen == 2 * TOPICS:
                 break
+    logs = [ref(partition.log) for partition in broker.partitions]
     async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
         for topics in (names, [f"dlq.{name}" for name in names]):
             (await admin.delete_topics(topics)).checked()
     await until(lambda: not len(list(broker.partitions)))
+    return logs
 
 
 def count(kind: type) -> int:
@@ -43,10 +46,13 @@ def count(kind: type) -> int:
 
 
 async def test_topics_that_come_and_go(tmp_path: Path) -> None:
+    def count_left() -> int:
+        gc.collect()
+        return sum(log() is not None for log in logs)
+
     async with running(tmp_path, log_segment_delete_delay_ms="1") as broker:
         identities = count(PartitionIdentity)
-        for number in range(3):
-            await come_and_go(broker, number)
+        logs = [log for number in range(3) for log in await come_and_go(broker, number)]
         assert identities == count(PartitionIdentity)
         # A task of the broker that waits for its next turn may still have the last one in a variable.
-        await until(lambda: count(Log) <= 1)
+        await until(lambda: count_left() <= 1)

@@ -132,8 +132,8 @@ class ModelledLog:
         _check_answer(refusal or batch, answer, None)
 
     def append_as_follower(self, wishes: Sequence[Wish], *, new_epoch: bool = False, spare_bytes: int = 0) -> None:
-        """A run as a leader sends it, with `spare_bytes` of one more batch behind it. What is behind the first gap is sent
-        again."""
+        """A run as a leader sends it, with `spare_bytes` of one more batch behind it. What is behind the first gap is
+        sent again."""
         self.leader_epoch += new_epoch
         after = self.model.clone()
         run = bytearray()
