@@ -1,4 +1,6 @@
-"""Regular expressions of clients, the most expensive that there are: one request computes little, in many turns.
+"""Regular expressions of clients, and texts that are read by ours, the most expensive that there are.
+
+One request computes little, in many turns.
 
 The bounds are CPU time, of the broker's serving thread or of this process: they do not depend on how busy a machine is.
 """
@@ -7,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -17,9 +20,13 @@ from ottla.console.filters.errors import FilterError
 from ottla.console.filters.parser import parse_filter
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.config_resources import ResourceType
-from ottla.registry.schemas.json_schema.json_schema import parse
+from ottla.registry.schemas.avro.avro_schema import parse as parse_avro
+from ottla.registry.schemas.json_schema.json_schema import parse as parse_json
+from ottla.registry.schemas.parsed_schema import InvalidSchemaError
+from ottla.registry.schemas.protobuf.protobuf_schema import parse as parse_protobuf
 from tests.broker_process import BrokerProcess
 from tests.hostile.quiet_client import QuietClient
+from tests.hostile.requests import Target
 from tests.hostile.secured import ADMIN, MALLORY, SecuredProcess
 from tests.wire.exchange import RawConnection
 from tests.wire.groups import unused_group, wait_coordinator
@@ -33,6 +40,8 @@ NAMES = 60
 LONG_NAMES = 10
 LONGEST = 32_000
 """Characters of a transactional id: nearly as many as the protocol allows."""
+TEXT_CPU_SECONDS_MAX = 10.0
+"""For texts of half a megabyte: far more than time that grows with the length, far less than with its square."""
 CROWD = 60
 """Clients at the same time."""
 REFUSED_CPU_SECONDS_MAX = 0.5
@@ -157,6 +166,50 @@ def test_clients_of_metrics_subscriptions(broker: BrokerProcess) -> None:
             assert ErrorCode.invalid_config is alter(connection, pattern)
 
 
+@pytest.mark.parametrize("value", [f"a{' ' * LONGEST}b", f"{' ' * LONGEST},", "," * LONGEST, "delete," * 4_000 + "x"])
+def test_values_of_configs(broker: BrokerProcess, target: Target, value: str) -> None:
+    """Of any type."""
+    names = ("cleanup.policy", "leader.replication.throttled.replicas", "retention.ms", "compression.type")
+    wrong = (ErrorCode.invalid_config, ErrorCode.invalid_request)
+    with RawConnection(broker.address, timeout_s=120.0) as connection, QuietClient(broker) as quiet:
+        for name in names:
+            config = {"name": name, "config_operation": 0, "value": value}
+            resource = {"resource_type": ResourceType.TOPIC, "resource_name": target.topic, "configs": [config]}
+            (answer,) = connection.ask_newest(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]}).responses
+            assert answer.error_code in wrong, name
+            topic = {"name": "not-made", "num_partitions": 1, "replication_factor": 1, "configs": [config]}
+            values = {"topics": [topic], "timeout": timedelta(seconds=9)}
+            (made,) = connection.ask_newest(ApiKey.CREATE_TOPICS, values).topics
+            assert made.error_code in wrong, name
+    quiet.check("values of configs")
+
+
+@pytest.mark.parametrize("piece", ["/* ", "// ", '"\\\\" ', '\\\\"', "/*/", "1", " ", "[", "\\\\ud800"])
+@pytest.mark.parametrize(
+    "start", ["", '{"type":"string"}', '{"type":"string","x":', '{"type":{"type":"record","name":"r","fields":[']
+)
+def test_texts_of_schemas(start: str, piece: str) -> None:
+    """What is opened and not closed, as often as a body has room for."""
+    text = start + "/*" + piece * (500_000 // len(piece))
+    before = time.process_time()
+    for parse_text in (parse_avro, parse_json, parse_protobuf):
+        for each in (text, text.replace("/*", "", 1)):
+            with suppress(InvalidSchemaError):
+                parse_text(each, {})
+    took = time.process_time() - before
+    assert took < TEXT_CPU_SECONDS_MAX, f"{took:.1f} s"
+
+
+@pytest.mark.parametrize("value", ["1" * 500_000 + "x", "1." * 250_000, ".1" * 250_000, "1e" + "1" * 500_000 + "x"])
+def test_numbers_in_texts(value: str) -> None:
+    """Of defaults, and of records whose column is a decimal."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "f", "type": "double", "default": value}]}
+    before = time.process_time()
+    with suppress(InvalidSchemaError):
+        parse_avro(json.dumps(schema), {})
+    assert time.process_time() - before < TEXT_CPU_SECONDS_MAX
+
+
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredProcess]:
     with SecuredProcess(tmp_path_factory.mktemp("patterns")) as broker:
@@ -197,8 +250,8 @@ def test_patterns_of_json_schemas(pattern: str) -> None:
     """Patterns times names, in a comparison that has the time of the registry's only checking thread."""
     patterns = {f"{pattern}{number}z": {"type": "string"} for number in range(300)}
     names = {f"{name_of(number * 7_919, 100)}": {"type": "string"} for number in range(300)}
-    reader = parse(schema(patternProperties=patterns), {})
-    writer = parse(schema(properties=names), {})
+    reader = parse_json(schema(patternProperties=patterns), {})
+    writer = parse_json(schema(properties=names), {})
     before = time.process_time()
     reader.incompatibilities(writer)
     took = time.process_time() - before

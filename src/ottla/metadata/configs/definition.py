@@ -86,7 +86,6 @@ _DECIMAL: Final = re.compile(
     r"([+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?)[dDfF]?"
 )
 _BOOLEANS: Final = {"true": True, "false": False}
-_COMMA: Final = re.compile(r"\s*,\s*")
 COMPLAINTS_MAX: Final = 20
 """How many faults in a client's configs are reported: finding the nearest name takes time."""
 _SHOWN_CHARACTERS_MAX: Final = 100
@@ -229,7 +228,7 @@ def undefined(name: str) -> ConfigDefinition:
 def split_list(text: str) -> tuple[str, ...]:
     """The entries of a list as written, including empty ones; an empty text has none."""
     stripped = text.strip()
-    return tuple(_COMMA.split(stripped)) if stripped else ()
+    return tuple(each.strip() for each in stripped.split(",")) if stripped else ()
 
 
 def _parse_whole(text: str) -> int | None:

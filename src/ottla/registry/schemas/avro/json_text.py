@@ -14,7 +14,8 @@ VALUE_NESTING_MAX: Final = 100
 
 _NUMBER_CHARACTERS_MAX: Final = 1000
 _WHITE_SPACE: Final = " \t\r\n"
-_STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\r\n]*', re.DOTALL)
+_STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|/\*.*?(?:\*/|\Z)|//[^\r\n]*', re.DOTALL)
+"""What is not closed reaches to the end of the text: otherwise each of many would be followed to there in vain."""
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 _ESCAPES: Final = {
@@ -29,7 +30,7 @@ _ESCAPES: Final = {
 }
 _INT_RANGE: Final = range(-(2**31), 2**31)
 _LONG_RANGE: Final = range(-(2**63), 2**63)
-_FLOAT_TEXT: Final = re.compile(r"([+-]?)(NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?", re.ASCII)
+_FLOAT_TEXT: Final = re.compile(r"([+-]?)(NaN|Infinity|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?", re.ASCII)
 
 
 def read_json(text: str) -> Any:

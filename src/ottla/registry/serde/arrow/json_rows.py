@@ -32,7 +32,7 @@ _LONG_EXPONENT: Final = r"[eE][-+]?[0-9]{3}"
 _NUMBER_CHARACTERS_MAX: Final = 1000
 _WHOLE: Final = re.compile(rb"-?\d+")
 _NUMBER: Final = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
-_DECIMAL_TEXT: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_DECIMAL_TEXT: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _NOT_FINITE: Final = {
     "NaN": float("nan"),
     "Infinity": float("inf"),
@@ -41,7 +41,7 @@ _NOT_FINITE: Final = {
     "+INF": float("inf"),
     "-INF": float("-inf"),
 }
-_STRING_OR_CONSTANT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?(?:NaN|Inf(?:inity)?)', re.DOTALL)
+_STRING_OR_CONSTANT: Final = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|-?(?:NaN|Inf(?:inity)?)', re.DOTALL)
 _CONSTANTS: Final = {b"Inf": b"Infinity", b"-Inf": b"-Infinity", b"-NaN": b"NaN"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

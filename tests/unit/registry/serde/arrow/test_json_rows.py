@@ -222,6 +222,8 @@ N = 1_000_000
         ("decimal(38,2)", b'{"a":1e-' + b"9" * N + b"}", False),
         ("decimal(38,2)", b'{"a":' + b"1" * N + b"}", False),
         ("decimal(38,2)", b'{"a":"1e-999999999"}', True),
+        ("double", b'{"a":NaN,"b":"' + b'\\"' * N, False),
+        ("double", b'{"a":NaN,' + b'\\"' * N, False),
         ("timestamp", b'{"a":"' + b"1" * N + b'"}', False),
         ("binary", b'{"a":"' + b"!" * N + b'"}', False),
         (map_of("long"), b'{"a":{' + b",".join(b'"%d":1' % n for n in range(N // 10)) + b"}}", True),
