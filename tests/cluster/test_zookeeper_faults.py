@@ -1,6 +1,7 @@
 """The ZooKeeper metadata store when servers die or hang, connections break anywhere, and the log is cut short."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NotEmptyError
 
+from ottla.broker.broker import Broker
+from ottla.broker.configs.configuration import BrokerConfig
 from ottla.env.real_clock import RealClock
 from ottla.metadata.store import (
     Change,
@@ -22,7 +25,7 @@ from ottla.metadata.store import (
     StoreUnavailableError,
 )
 from ottla.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from ottla.model.errors import MisuseError, StorageError
+from ottla.model.errors import MisuseError, OlderMetadataError, StorageError
 from tests.cluster.cutting_proxy import Direction, cutting_proxy
 from tests.cluster.zookeeper import SESSION_TIMEOUT_MAX_MS, ZooKeeperEnsemble
 from tests.cluster.zookeeper_world import ZooKeeperWorld
@@ -151,6 +154,54 @@ async def test_a_server_that_dies_and_comes_back(alone: ZooKeeperEnsemble) -> No
         again = await patient.lease("brokers/0", b"new")
         assert (4, False, True) == (again.revision, again.is_lost, lease.is_lost)
         await hasty.close()
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_data_that_is_replaced_by_older_data(alone: ZooKeeperEnsemble, tmp_path: Path, *, is_empty: bool) -> None:
+    """Servers refuse a session that has seen more than they have, and do not say why."""
+    world = ZooKeeperWorld(alone.servers, session_timeout_ms=2_000)
+    data = tmp_path / "1" / "data"
+    backup = tmp_path / "backup"
+    async with clients(world, 1) as (store,):
+        await store.commit([Put("a", b"")])
+        alone.kill(1)
+        if is_empty:
+            backup.mkdir()
+        else:
+            shutil.copytree(data, backup)
+        alone.start()
+        for name in "bcd":
+            await store.commit([Put(name, b"")])
+        alone.kill(1)
+        shutil.rmtree(data)
+        shutil.copytree(backup, data)
+        alone.start()
+        expected = rf"went back from revision 4 to {0 if is_empty else 1}: its data was replaced"
+        with pytest.raises(OlderMetadataError, match=expected):
+            await take(store.follow(4), 1)
+
+
+async def test_a_broker_stops_if_its_metadata_is_replaced_by_older_data(
+    alone: ZooKeeperEnsemble, tmp_path: Path
+) -> None:
+    data, backup = tmp_path / "1" / "data", tmp_path / "backup"
+    settings = {"log.dirs": str(tmp_path / "broker"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    store = ZooKeeperStore(alone.servers, RealClock(), session_timeout_ms=2_000)
+    alone.kill(1)
+    shutil.copytree(data, backup)
+    alone.start()
+    async with Broker(BrokerConfig.parse(settings=settings), store=store) as broker:
+        assert [] == broker.health.warnings()
+        alone.kill(1)
+        shutil.rmtree(data)
+        shutil.copytree(backup, data)
+        await until(broker.health.warnings)
+        (warning,) = broker.health.warnings()
+        assert warning.startswith("the broker is not registered and leads no replicated partitions: ")
+        alone.start()
+        failure = await broker.wait_failure()
+        assert isinstance(failure, OlderMetadataError)
+        assert "went back from revision" in str(failure)
 
 
 async def test_a_server_that_hangs(alone: ZooKeeperEnsemble) -> None:

@@ -46,6 +46,8 @@ class BrokerLifecycle:
         self._session_seconds = session_timeout_ms / 1000 + SESSION_SLACK_SECONDS
         self._lease: Lease | None = None
         self._registration: BrokerImage | None = None
+        self.unregistered_because: str | None = None
+        """Why this broker is not registered any more; None while it is."""
         self.is_leaving = False
         """Whether this broker is about to stop: it hands leadership over and takes none."""
 
@@ -111,14 +113,17 @@ class BrokerLifecycle:
                     self._me,
                 )
                 self._lease = None
+                self.unregistered_because = "its session with the metadata store has ended"
                 on_lost()
             if self._registration is None:
                 return
             self._registration = replace(self._registration, is_intact=is_intact())
             try:
                 await self._register(self._registration)
+                self.unregistered_because = None
                 on_registered()
             except OttlaError as error:
+                self.unregistered_because = str(error)
                 _LOGGER.warning("broker %d cannot register, retrying in %g s: %s", self._me, _RETRY_SECONDS, error)
                 await self._clock.sleep(_RETRY_SECONDS)
 

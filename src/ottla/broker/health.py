@@ -23,6 +23,8 @@ class HealthSources:
     partitions: PartitionTable
     logs: LogStore
     lost_logs: LostLogs
+    unregistered_because: Callable[[], str | None]
+    """Why the broker is not registered in the cluster; None if it is."""
 
 
 class Health:
@@ -52,7 +54,12 @@ class Health:
     def warnings(self) -> list[str]:
         """What an operator should know of, although clients are served."""
         sources = self._sources
-        return [] if sources is None else list(sources.lost_logs.warnings(sources.image()))
+        if sources is None:
+            return []
+        warnings = list(sources.lost_logs.warnings(sources.image()))
+        if (why := sources.unregistered_because()) is not None:
+            warnings.append(f"the broker is not registered and leads no replicated partitions: {why}")
+        return warnings
 
     def offline_partitions(self) -> dict[TopicPartition, OttlaError]:
         """Partitions assigned to this broker whose log cannot be used, and why."""

@@ -250,7 +250,13 @@ class BrokerParts:
 
     def health_sources(self) -> HealthSources:
         """The parts that the broker's health depends on."""
-        return HealthSources(image=self.image, partitions=self.partitions, logs=self.logs, lost_logs=self.lost_logs)
+        return HealthSources(
+            image=self.image,
+            partitions=self.partitions,
+            logs=self.logs,
+            lost_logs=self.lost_logs,
+            unregistered_because=lambda: self.lifecycle.unregistered_because,
+        )
 
     def metric_sources(self) -> MetricSources:
         """The parts that count something."""

@@ -12,9 +12,9 @@ from contextlib import suppress
 from ottla.metadata.key_table import KeyTable
 from ottla.metadata.store import Change, RevisionGoneError
 from ottla.metadata.zookeeper.commit_log import READS_AT_ONCE, CommitLog, LogEntry, LogGoneError
-from ottla.metadata.zookeeper.session import ZooKeeperSession
+from ottla.metadata.zookeeper.session import NoNodeError, ZooKeeperSession
 from ottla.metadata.zookeeper.session_renewal import SessionRenewal
-from ottla.model.errors import StorageError
+from ottla.model.errors import OlderMetadataError, StorageError
 
 
 class KeyReplica:
@@ -74,12 +74,26 @@ class KeyReplica:
         _, (data, stat) = await asyncio.gather(
             session.sync(self._log.position_path), session.get(self._log.position_path)
         )
-        if self._is_loaded and stat.version < before:
-            raise StorageError(
-                f"the metadata store {self._servers} went back from revision {before} to {stat.version}: its data was "
+        self._check_not_before(before, stat.version)
+        await self._advance(session, stat.version, data)
+
+    async def check_not_replaced(self, session: ZooKeeperSession) -> None:
+        """Raises OlderMetadataError if the ensemble has less than has been seen before."""
+        before = self.table.revision
+        try:
+            await session.sync(self._log.position_path)
+            _, stat = await session.get(self._log.position_path)
+        except NoNodeError:
+            self._check_not_before(before, 0)
+        else:
+            self._check_not_before(before, stat.version)
+
+    def _check_not_before(self, before: int, revision: int) -> None:
+        if self._is_loaded and revision < before:
+            raise OlderMetadataError(
+                f"the metadata store {self._servers} went back from revision {before} to {revision}: its data was "
                 "replaced; stop all brokers and restore the newest backup of ZooKeeper's data"
             )
-        await self._advance(session, stat.version, data)
 
     async def _advance(self, session: ZooKeeperSession, head: int, head_data: bytes) -> None:
         """Applies the commits up to `head`; the data of the newest one may be given."""

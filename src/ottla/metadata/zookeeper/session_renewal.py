@@ -80,15 +80,40 @@ class SessionRenewal:
                 self._retire(session)
 
     def _retire(self, session: ZooKeeperSession) -> None:
-        session.end("the store closed it", logging.DEBUG)
+        self._end(session)
         self.present = None
         self._has_session.clear()
         self._seen_zxid = max(self._seen_zxid, session.seen_zxid)
         self._left.add(session.token)
         self._on_over()
+
+    def _end(self, session: ZooKeeperSession) -> None:
+        session.end("the store closed it", logging.DEBUG)
         closing = asyncio.create_task(session.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+    async def probe(self, ask: Callable[[ZooKeeperSession], Awaitable[None]]) -> None:
+        """While there is no connection, asks now and then in a session that has not seen anything, until cancelled.
+
+        Servers close the connection of a session that has seen more than they have, without a reason.
+        """
+        seconds = self._timeout_ms / 1000
+        while True:
+            await self._clock.sleep(seconds)
+            session = self.present
+            if session is not None and session.is_connected:
+                continue
+            unknown = ZooKeeperSession(self._hosts, self._clock, self._timeout_ms, security=self._security)
+            unknown.start()
+            try:
+                async with asyncio.timeout(seconds):
+                    await unknown.wait_connected()
+                    await ask(unknown)
+            except (TimeoutError, DisconnectedError):
+                continue
+            finally:
+                self._end(unknown)
 
     async def _show(self, session: ZooKeeperSession) -> None:
         """Creates the session's node, and removes those of earlier sessions of this process: their leases are lost, and

@@ -117,6 +117,7 @@ class ZooKeeperStore:
             self._commits.run,
             self._local_sessions.run,
             self._end_leases_of_the_dead,
+            self._watch_for_older_data,
         )
         self._tasks = [asyncio.create_task(loop()) for loop in loops]
         for task in self._tasks:
@@ -267,6 +268,9 @@ class ZooKeeperStore:
                     self._sessions_changed.set()
 
     # Failures
+
+    async def _watch_for_older_data(self) -> None:
+        await self._sessions.probe(self._replica.check_not_replaced)
 
     async def _limited(self, work: Coroutine[Any, Any, T]) -> T:
         try:
