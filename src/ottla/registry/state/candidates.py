@@ -8,7 +8,7 @@ from ottla.registry.schemas.parsed_schema import InvalidSchemaError, ParsedSchem
 from ottla.registry.schemas.schema import Reference
 from ottla.registry.state.errors import RegistryError, invalid_schema
 from ottla.registry.state.guid import guid_of, schema_digest
-from ottla.registry.state.metadata import Metadata, RuleSet, without_confluent_version
+from ottla.registry.state.metadata import Metadata, RuleSet, without_confluent_version, without_empty
 from ottla.registry.state.qualified_subjects import qualify_beside
 from ottla.registry.state.registry_image import RegistryImage, StoredSchema
 from ottla.registry.state.requests import SchemaRequest
@@ -194,7 +194,11 @@ def _is_alike(schema: Candidate, version: StoredSchema) -> bool:
     """Whether all but the text is equal. Without references, a schema may have those of the version written out."""
     if schema.references != version.references and (schema.references or not version.references):
         return False
-    return schema.type == version.type and schema.rule_set == version.rule_set and _same_metadata(schema, version)
+    return (
+        schema.type == version.type
+        and schema.rule_set == without_empty(version.rule_set)
+        and _same_metadata(schema, version)
+    )
 
 
 def _same_metadata(schema: Candidate, version: StoredSchema) -> bool:

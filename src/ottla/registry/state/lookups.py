@@ -1,5 +1,6 @@
 """Reads: subjects, versions, schemas by id and GUID, contexts."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -27,6 +28,7 @@ from ottla.registry.state.errors import (
 )
 from ottla.registry.state.guid import digest_of
 from ottla.registry.state.merging import merged_with_defaults
+from ottla.registry.state.metadata import without_empty
 from ottla.registry.state.qualified_subjects import (
     ALL_CONTEXTS,
     DEFAULT_CONTEXT,
@@ -319,6 +321,7 @@ def find_exact(
     """
     if candidate.is_empty:
         return None
+    candidate = dataclasses.replace(candidate, rule_set=without_empty(candidate.rule_set))
     normalize = normalize and not is_importing(mode_in_scope(image, subject))
     parsed = _parse_as_new(image, subject, candidate, normalize=normalize) if likely_new else None
     if parsed is None:

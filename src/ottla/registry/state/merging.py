@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 from ottla.registry.state.candidates import Candidate
-from ottla.registry.state.metadata import CONFLUENT_VERSION, merge_metadata, merge_rule_sets, with_confluent_version
+from ottla.registry.state.metadata import (
+    CONFLUENT_VERSION,
+    merge_metadata,
+    merge_rule_sets,
+    with_confluent_version,
+    without_empty,
+)
 from ottla.registry.state.record_formats import Config
 from ottla.registry.state.registry_image import StoredSchema
 
@@ -19,7 +25,8 @@ def merged_with_defaults(
     """The candidate with defaults of the config below its metadata and rules, and overrides above them.
 
     What it does not have itself comes from the previous version. With `version`, the property `confluent:version` is
-    set to it if the property is there, or if the request pins a version.
+    set to it if the property is there, or if the request pins a version. An empty rule set takes over none, and is None
+    in the result.
     """
     metadata = candidate.metadata or (previous.metadata if previous is not None else None)
     metadata = merge_metadata(merge_metadata(config.default_metadata, metadata), config.override_metadata)
@@ -28,6 +35,4 @@ def merged_with_defaults(
     has_version = metadata is not None and CONFLUENT_VERSION in metadata.texts
     if version is not None and (pinned or has_version):
         metadata = with_confluent_version(metadata, version)
-    if metadata is None and rules is None:
-        return candidate
-    return replace(candidate, metadata=metadata, rule_set=rules)
+    return replace(candidate, metadata=metadata, rule_set=without_empty(rules))

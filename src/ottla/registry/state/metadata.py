@@ -107,6 +107,12 @@ class RuleSet(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return any(rule.type == rule_type for rule in self.rules)
 
 
+def without_empty(rule_set: RuleSet | None) -> RuleSet | None:
+    """None for a rule set that says nothing. With one, a schema would have the GUID that it has with empty metadata,
+    and that of no schema without it."""
+    return None if rule_set == RuleSet() else rule_set
+
+
 def merge_metadata(older: Metadata | None, newer: Metadata | None) -> Metadata | None:
     """Both together; where both have a value, the newer one."""
     if older is None or newer is None:

@@ -37,6 +37,7 @@ from ottla.registry.state.metadata import (
     check_rule_set,
     merge_rule_sets,
     with_confluent_version,
+    without_empty,
     without_rules,
 )
 from ottla.registry.state.qualified_subjects import (
@@ -187,6 +188,7 @@ def _register(
         candidate = merged_with_defaults(config, candidate, previous, next_version, pinned=wanted_version != 0)
     elif candidate.is_empty:
         raise invalid_schema("Empty schema")
+    candidate = replace(candidate, rule_set=without_empty(candidate.rule_set))
     parsed = parse_candidate(
         image,
         subject,

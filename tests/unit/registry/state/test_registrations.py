@@ -6,7 +6,7 @@ import pytest
 
 from ottla.registry.schemas.parsed_schema import SchemaEntity
 from ottla.registry.schemas.schema import Reference
-from ottla.registry.state import configs, deletions, modes, registrations
+from ottla.registry.state import configs, deletions, lookups, modes, registrations
 from ottla.registry.state.metadata import Metadata, Rule, RuleSet
 from ottla.registry.state.record_formats import (
     AssociationKey,
@@ -245,6 +245,25 @@ def test_new_schemas_cannot_refer_to_deleted_versions(registry: Registry) -> Non
     assert '"r" and version 1' in refusal_[2]
     set_config(registry, "t", validate_new_schemas=False)
     assert 1 == registry.register("t", "b", references=[Reference("R", "r", 1)]).version
+
+
+def test_an_empty_rule_set_is_none_and_empty_metadata_are_not(registry: Registry) -> None:
+    plain = registry.register("s", "a")
+    described = registry.register("t", "a", metadata=Metadata())
+    ruled = registry.register("u", "a", rule_set=RuleSet())
+    both = registry.register("v", "a", metadata=Metadata(), rule_set=RuleSet())
+    assert (plain.id, plain.guid, None) == (ruled.id, ruled.guid, ruled.rule_set)
+    assert (described.id, described.guid, None) == (both.id, both.guid, both.rule_set)
+    assert plain.guid != described.guid
+    request = SchemaRequest(schema=schema("a"), rule_set=RuleSet())
+    assert [1, 1] == [lookups.look_up(registry.image, subject, request).version for subject in ("s", "u")]
+
+
+def test_an_empty_rule_set_takes_over_no_rules(registry: Registry) -> None:
+    rules = RuleSet(domain_rules=[Rule(name="r", type="CEL")])
+    registry.register("s", "a", rule_set=rules)
+    assert rules == registry.register("s", "a", "b?").rule_set
+    assert registry.register("s", "a", "c?", rule_set=RuleSet()).rule_set is None
 
 
 @pytest.mark.slow
