@@ -7,7 +7,7 @@ librdkafka begins a new epoch and sends in it all that is not acknowledged, thou
 
 from typing import Final, NamedTuple
 
-from ottla.model.errors import OttlaError
+from ottla.model.errors import NotEnoughReplicasError, OttlaError, StorageError
 from ottla.model.ids import NO_PRODUCER_ID, NO_SEQUENCE, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from ottla.records.batch import Batch
 from ottla.storage.producers.producer_state import SEQUENCE_MAX, ProducerEntry
@@ -20,7 +20,8 @@ class _Refusal(NamedTuple):
     epoch: ProducerEpoch
     sequence: Sequence
     """The first one that was refused."""
-    error: OttlaError
+    kind: type[OttlaError]
+    why: str
     at_ms: TimestampMs
 
 
@@ -44,7 +45,8 @@ class RefusedBatches:
             return
         self.by_producer.pop(producer_id, None)  # so that the latest comes last
         # Not the error itself: its traceback would keep files open.
-        self.by_producer[producer_id] = _Refusal(batch.producer_epoch, sequence, type(error)(str(error)), now)
+        kind = NotEnoughReplicasError if isinstance(error, NotEnoughReplicasError) else StorageError
+        self.by_producer[producer_id] = _Refusal(batch.producer_epoch, sequence, kind, str(error), now)
 
     def check(self, batch: Batch, entry: ProducerEntry | None, now: TimestampMs) -> None:
         """Raises the error of a refused batch that this one follows. `entry` is what the log knows of the producer."""
@@ -59,9 +61,9 @@ class RefusedBatches:
             if _is_behind(expected, refusal.sequence):
                 del self.by_producer[batch.producer_id]  # It is written.
                 return
-        raise type(refusal.error)(
+        raise refusal.kind(
             f"producer {batch.producer_id} epoch {batch.producer_epoch} sent sequence {batch.base_sequence} after"
-            f" {refusal.sequence}, which was refused: {refusal.error}"
+            f" {refusal.sequence}, which was refused: {refusal.why}"
         )
 
     def _forget_old(self, now: TimestampMs) -> None:

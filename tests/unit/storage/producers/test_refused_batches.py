@@ -9,6 +9,7 @@ from ottla.model.ids import TimestampMs
 from ottla.sim.disk import SimDisk
 from ottla.storage.log import Appended, Log
 from ottla.storage.producers.refused_batches import REMEMBERED_MS
+from ottla.storage.segments.scanner import DamagedSegmentError
 from tests.unit.storage.rig import CONFIG, EPOCH, NOW, batch, new_log
 
 LAST_SEQUENCE = 2**31 - 1
@@ -114,6 +115,12 @@ def test_another_kind_of_refusal(rig: Rig) -> None:
     assert [0] == rig.write(0)
     rig.log.refused.note(batch(producer_id=7, sequence=1), NotEnoughReplicasError("too few replicas"), NOW)
     assert [NotEnoughReplicasError, 1, 2] == rig.write(2, 1, 2)
+
+
+def test_a_write_that_meets_damage(rig: Rig) -> None:
+    assert [0] == rig.write(0)
+    rig.log.refused.note(batch(producer_id=7, sequence=1), DamagedSegmentError("/data/t-0/0.log", 7, "no batch"), NOW)
+    assert [StorageError, 1, 2] == rig.write(2, 1, 2)
 
 
 def test_producers_without_sequences_are_not_remembered(rig: Rig) -> None:
