@@ -335,10 +335,7 @@ def test_claims_of_thousands_of_batches(broker: BrokerProcess) -> None:
         with quiet_client(broker):
             for _ in range(5):
                 responses = send(connection, topic_id, *((index, content) for index in range(partitions)))
-                codes = [part.error_code for part in responses]
-                # Nobody knows how much it took until a frame was found out: the others are to be sent again.
-                assert ErrorCode.invalid_record is codes[0]
-                assert {ErrorCode.invalid_record, ErrorCode.request_timed_out} == set(codes)
+                assert {ErrorCode.invalid_record} == {part.error_code for part in responses}
 
 
 def test_a_refused_batch_leaves_the_others_of_its_request(broker: BrokerProcess) -> None:

@@ -84,6 +84,12 @@ class Batch:
     @property
     def payload(self) -> memoryview:
         """The records as they are stored, compressed or not."""
+    @property
+    def decompressed_bytes_max(self) -> int:
+        """What the records may decompress to, by the headers of the compressed blocks, which are not decompressed.
+
+        Never too small, often too large; a huge number if the headers cannot be read.
+        """
     def copied(self) -> Batch:
         """The batch in a writable buffer of its own, with its verdict."""
     def crc_valid(self) -> bool: ...

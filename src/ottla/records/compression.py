@@ -35,6 +35,8 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
+_FILLED_BYTES_MIN: Final = 256 * 1024
+"""Up to this size, to fill a buffer with zeros takes no longer than to map it."""
 _FILLED_BYTES_MAX: Final = 8 * 1024 * 1024
 """Larger buffers are not filled with zeros, which would hold the GIL."""
 _RATIOS_MAX: Final = {Codec.GZIP: 1032, Codec.LZ4: 255, Codec.ZSTD: 32768}
@@ -117,7 +119,8 @@ def _decompress_claimed(
     plausible = max(_FIRST_GUESS_BYTES, len(data) * _FIRST_GUESS_RATIO)
     capacity = min(limit, claim or plausible)
     while True:
-        output = bytearray(capacity) if capacity <= min(plausible, _FILLED_BYTES_MAX) else _mapped(capacity)
+        is_filled = capacity <= _FILLED_BYTES_MIN or capacity <= min(plausible, _FILLED_BYTES_MAX)
+        output = bytearray(capacity) if is_filled else _mapped(capacity)
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:

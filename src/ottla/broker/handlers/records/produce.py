@@ -103,7 +103,7 @@ class PendingProduce:
         is_free_for_all = services.authorizer.allows_all
         denied = _NOTHING_DENIED if is_free_for_all else self._denied_topics()
         repeated = _NONE_REPEATED if len(request.parts) == 1 else _repeated(request)
-        find, partitions = services.partitions.find, self._partitions
+        find, partitions, is_little = services.partitions.find, self._partitions, services.decompression.is_little
         parts: list[Part] = []
         looked_into: list[Part] = []
         failed: list[tuple[int, OttlaError]] = []
@@ -122,7 +122,10 @@ class PendingProduce:
                 partitions.append(partition)
                 part = (at, partition, batch)
                 parts.append(part)
-                if batch.codec or partition.log.config.compression is not None:
+                if batch.codec:
+                    if not is_little(partition, batch):
+                        looked_into.append(part)
+                elif partition.log.config.compression is not None:
                     looked_into.append(part)
             except OttlaError as error:
                 partitions.append(None)
