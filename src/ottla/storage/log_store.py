@@ -210,12 +210,12 @@ class LogStore:
         """The newest metadata revision of which every partition had its folder here, if known."""
         return max((each.applied_revision for each in self.dirs if each.applied_revision is not None), default=None)
 
-    def note_applied(self, revision: int) -> None:
+    def note_applied(self, revision: int, *, is_synced: bool = False) -> None:
         """Records in every healthy data dir that all partitions which this revision assigns here have a folder."""
         for folder in self.dirs:
             if folder.failure is None:
                 try:
-                    folder.note_applied(revision)
+                    folder.note_applied(revision, is_synced=is_synced)
                 except OSError as error:
                     _LOGGER.error("%s/%s: cannot write: %s", folder.path, names.APPLIED_REVISION, error.strerror)
 

@@ -141,13 +141,14 @@ class DataDir:
         self._write_boot(self._lossy_boot() if self.keeps_writes or self._is_recovered else _NO_BOOT)
         self.is_intact = False
 
-    def note_applied(self, revision: int) -> None:
+    def note_applied(self, revision: int, *, is_synced: bool = False) -> None:
         """Records that all partitions which this metadata revision assigns here have had a folder.
 
-        Not synced: after a power cut, folders that were not synced may be missing too. Raises OSError.
+        Usually not synced: after a power cut, folders that were not synced may be missing too. Raises OSError.
         """
         # Always the same size, so that it can be written on a full disk.
-        write_file(self._disk, self._file(names.APPLIED_REVISION), f"{revision:020d}\n".encode())
+        write = write_synced if is_synced else write_file
+        write(self._disk, self._file(names.APPLIED_REVISION), f"{revision:020d}\n".encode())
         self.applied_revision = revision
 
     def note_start(self, count: int) -> None:
