@@ -272,8 +272,8 @@ class Broker:
         await parts.logs.open(self._on_progress)
         parts.assignment.sort_out_folders(image)
         if parts.logs.has_other_history(image.history):
-            # Recovered metadata counts its revisions from the start again, and was recovered from these folders. After a
-            # power cut the revision of the earlier history must not come back beside the name of this one.
+            # Recovered metadata counts its revisions from the start again, and was recovered from these folders. After
+            # a power cut the revision of the earlier history must not come back beside the name of this one.
             parts.logs.note_applied(image.revision, is_synced=True)
         await parts.logs.save_metadata_seen()
 

@@ -168,11 +168,13 @@ class TestDataDirs:
         assert (8, [False, True]) == (store.applied_revision, [each.is_new for each in store.dirs])
 
     def test_the_revision_of_recovered_metadata_survives_a_power_cut(self) -> None:
-        disk = SimDisk()
-        store = open_store(disk)
-        for revision in (70, 8):
-            store.note_applied(revision, is_synced=True)
-        assert 8 == open_store(disk.crash()).applied_revision
+        for seed in range(20):
+            disk = SimDisk(seed)
+            store = open_store(disk)
+            for revision in (70, 8):
+                store.note_applied(revision, is_synced=True)
+                disk.sync_dir(DATA)
+            assert 8 == open_store(disk.crash()).applied_revision
 
     def test_whether_the_machine_went_down(self) -> None:
         disk = SimDisk()
