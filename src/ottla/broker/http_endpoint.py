@@ -4,8 +4,8 @@ A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, ti
 connection is always accepted: if there are too many, the one that has waited longest is closed, so that slow clients
 cannot keep a liveness probe out. Metrics are collected once for all clients that wait for them, with pauses, so that
 scrapes can slow down neither the broker nor a probe. The numbers come from `metrics.py`, the health from `health.py`.
-There is no authentication: bind it to an address that only operators can reach. On loopback it answers only to names of
-this machine, so that no web page can read it by a name of its own.
+There is no authentication: bind it to an address that only operators can reach. On loopback it answers only
+requests whose Host header names this machine: otherwise a web page could read it by DNS rebinding.
 """
 
 import asyncio

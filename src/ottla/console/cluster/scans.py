@@ -30,7 +30,7 @@ class Scans:
         self._is_closed = False
 
     async def run(self, scan: Callable[[IsStopped], T]) -> T:
-        """What the scan returns, in a thread. If this is cancelled, the scan is told to stop."""
+        """Runs the scan in a thread and returns its result. Cancelling this stops the scan."""
         is_abandoned = threading.Event()
         try:
             return await asyncio.get_running_loop().run_in_executor(

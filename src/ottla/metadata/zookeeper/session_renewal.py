@@ -94,9 +94,10 @@ class SessionRenewal:
         closing.add_done_callback(self._closing.discard)
 
     async def probe(self, ask: Callable[[ZooKeeperSession], Awaitable[None]]) -> None:
-        """While there is no connection, asks now and then in a session that has not seen anything, until cancelled.
+        """Runs until cancelled. While the store is disconnected, opens a new session once per timeout and calls `ask`.
 
-        Servers close the connection of a session that has seen more than they have, without a reason.
+        A server closes the connection of a session that has seen newer data than the server has, and gives no reason. A
+        new session has seen nothing.
         """
         seconds = self._timeout_ms / 1000
         while True:

@@ -13,7 +13,7 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class TooManyWaitingError(Exception):
-    """There is no place to wait for a turn; the message says why."""
+    """The request cannot wait for its turn: too many others do. The message says which limit was reached."""
 
 
 class Turns:

@@ -34,7 +34,7 @@ class FoundLogin(NamedTuple):
     credential: ScramCredential
     """Its salt and iterations are the same for a name, whether it exists and whatever else the client sends."""
     identity: Identity | None
-    """None if the login fails at its end: there is no such user or token."""
+    """None if the user or token does not exist: the login fails after the proof."""
 
 
 FindLogin = Callable[[str, bool, int], FoundLogin]

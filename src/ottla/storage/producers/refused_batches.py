@@ -15,6 +15,9 @@ from ottla.storage.producers.producer_state import SEQUENCE_MAX, ProducerEntry
 REMEMBERED_MS: Final = 30_000
 """After this time without another refusal, the producer has given the batch up: a gap is a gap again, as in Kafka."""
 
+PRODUCERS_MAX: Final = 1_000
+"""Of one log. A client that is refused may name a producer of its own in each batch: the oldest refusals make room."""
+
 
 class _Refusal(NamedTuple):
     epoch: ProducerEpoch
@@ -47,6 +50,8 @@ class RefusedBatches:
         # Not the error itself: its traceback would keep files open.
         kind = NotEnoughReplicasError if isinstance(error, NotEnoughReplicasError) else StorageError
         self.by_producer[producer_id] = _Refusal(batch.producer_epoch, sequence, kind, str(error), now)
+        if len(self.by_producer) > PRODUCERS_MAX:
+            del self.by_producer[next(iter(self.by_producer))]
 
     def check(self, batch: Batch, entry: ProducerEntry | None, now: TimestampMs) -> None:
         """Raises the error of a refused batch that this one follows. `entry` is what the log knows of the producer."""

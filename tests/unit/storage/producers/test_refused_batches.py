@@ -8,14 +8,14 @@ from ottla.model.errors import InvalidProducerEpochError, NotEnoughReplicasError
 from ottla.model.ids import TimestampMs
 from ottla.sim.disk import SimDisk
 from ottla.storage.log import Appended, Log
-from ottla.storage.producers.refused_batches import REMEMBERED_MS
+from ottla.storage.producers.refused_batches import PRODUCERS_MAX, REMEMBERED_MS
 from ottla.storage.segments.scanner import DamagedSegmentError
 from tests.unit.storage.rig import CONFIG, EPOCH, NOW, batch, new_log
 
 LAST_SEQUENCE = 2**31 - 1
 
 
-class Rig:
+class RefusingLog:
     """A log on a disk that refuses writes when it is told to."""
 
     def __init__(self, segment_bytes: int = CONFIG.segment_bytes) -> None:
@@ -36,11 +36,11 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig() -> RefusingLog:
+    return RefusingLog()
 
 
-def test_a_gap_behind_a_refused_batch(rig: Rig) -> None:
+def test_a_gap_behind_a_refused_batch(rig: RefusingLog) -> None:
     assert [0, 1, 2] == rig.write(424, 425, 426)
     rig.write_in_vain(427)
     assert [StorageError, StorageError] == rig.write(428, 429)
@@ -49,7 +49,7 @@ def test_a_gap_behind_a_refused_batch(rig: Rig) -> None:
     assert [OutOfOrderSequenceError] == rig.write(431)
 
 
-def test_what_others_write_meanwhile_changes_nothing(rig: Rig) -> None:
+def test_what_others_write_meanwhile_changes_nothing(rig: RefusingLog) -> None:
     assert [0] == rig.write(0)
     rig.write_in_vain(1)
     assert [1] == rig.write(0, producer_id=8)
@@ -57,29 +57,29 @@ def test_what_others_write_meanwhile_changes_nothing(rig: Rig) -> None:
     assert [2, 3] == rig.write(1, 2)
 
 
-def test_the_first_batch_of_a_producer(rig: Rig) -> None:
+def test_the_first_batch_of_a_producer(rig: RefusingLog) -> None:
     """The log does not know the producer yet, and would take any sequence for its first one."""
     rig.write_in_vain(0)
     assert [StorageError] == rig.write(1)
     assert [0, 1] == rig.write(0, 1)
 
 
-def test_the_first_refused_batch_counts(rig: Rig) -> None:
+def test_the_first_refused_batch_counts(rig: RefusingLog) -> None:
     assert [0] == rig.write(0)
     rig.write_in_vain(1, 2)
     rig.write_in_vain(3)
     assert [StorageError, 1, 2, 3] == rig.write(2, 1, 2, 3)
 
 
-def test_a_segment_that_cannot_be_started(rig: Rig) -> None:
-    rig = Rig(segment_bytes=100)
+def test_a_segment_that_cannot_be_started(rig: RefusingLog) -> None:
+    rig = RefusingLog(segment_bytes=100)
     assert [0] == rig.write(0)
     rig.write_in_vain(1)
     assert [StorageError] == rig.write(2)
     assert [1, 2] == rig.write(1, 2)
 
 
-def test_a_new_epoch_begins_again(rig: Rig) -> None:
+def test_a_new_epoch_begins_again(rig: RefusingLog) -> None:
     assert [0] == rig.write(0)
     rig.write_in_vain(1)
     assert [OutOfOrderSequenceError] == rig.write(2, epoch=1)
@@ -88,7 +88,7 @@ def test_a_new_epoch_begins_again(rig: Rig) -> None:
     assert [2] == rig.write(1, epoch=1)
 
 
-def test_sequences_that_wrap_around(rig: Rig) -> None:
+def test_sequences_that_wrap_around(rig: RefusingLog) -> None:
     assert [0] == rig.write(LAST_SEQUENCE - 1)
     rig.write_in_vain(LAST_SEQUENCE)
     assert [StorageError, StorageError] == rig.write(0, 1)
@@ -97,7 +97,7 @@ def test_sequences_that_wrap_around(rig: Rig) -> None:
     assert [StorageError] == rig.write(3)
 
 
-def test_a_batch_that_was_given_up_is_a_gap(rig: Rig) -> None:
+def test_a_batch_that_was_given_up_is_a_gap(rig: RefusingLog) -> None:
     assert [0] == rig.write(0)
     rig.write_in_vain(1)
     assert [StorageError] == rig.write(2, after_ms=REMEMBERED_MS)
@@ -105,31 +105,38 @@ def test_a_batch_that_was_given_up_is_a_gap(rig: Rig) -> None:
     assert {} == rig.log.refused.by_producer
 
 
-def test_a_clock_that_is_set_back_does_not_keep_it(rig: Rig) -> None:
+def test_a_clock_that_is_set_back_does_not_keep_it(rig: RefusingLog) -> None:
     assert [0] == rig.write(0)
     rig.write_in_vain(1, after_ms=10 * REMEMBERED_MS)
     assert [OutOfOrderSequenceError] == rig.write(2)
 
 
-def test_another_kind_of_refusal(rig: Rig) -> None:
+def test_another_kind_of_refusal(rig: RefusingLog) -> None:
     assert [0] == rig.write(0)
     rig.log.refused.note(batch(producer_id=7, sequence=1), NotEnoughReplicasError("too few replicas"), NOW)
     assert [NotEnoughReplicasError, 1, 2] == rig.write(2, 1, 2)
 
 
-def test_a_write_that_meets_damage(rig: Rig) -> None:
+def test_a_write_that_meets_damage(rig: RefusingLog) -> None:
     assert [0] == rig.write(0)
     rig.log.refused.note(batch(producer_id=7, sequence=1), DamagedSegmentError("/data/t-0/0.log", 7, "no batch"), NOW)
     assert [StorageError, 1, 2] == rig.write(2, 1, 2)
 
 
-def test_producers_without_sequences_are_not_remembered(rig: Rig) -> None:
+def test_producers_without_sequences_are_not_remembered(rig: RefusingLog) -> None:
     rig.disk.make_read_only()
     rig.log.append([batch(), batch()], leader_epoch=EPOCH, now=NOW)
     assert {} == rig.log.refused.by_producer
 
 
-def test_memory_is_bounded_by_what_was_refused_lately(rig: Rig) -> None:
+def test_memory_is_bounded_by_what_was_refused_lately(rig: RefusingLog) -> None:
     for producer_id in range(100):
         rig.write_in_vain(0, producer_id=producer_id, after_ms=producer_id * 1000)
     assert REMEMBERED_MS // 1000 + 1 == len(rig.log.refused.by_producer)
+
+
+def test_memory_is_bounded_by_a_number_of_producers(rig: RefusingLog) -> None:
+    rig.write_in_vain(0, producer_id=0)
+    for producer_id in range(1, PRODUCERS_MAX + 1):
+        rig.write_in_vain(0, producer_id=producer_id)
+    assert [*range(1, PRODUCERS_MAX + 1)] == list(rig.log.refused.by_producer)
